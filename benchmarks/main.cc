@@ -11,7 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "benchmarks/suite.h"
+#include "benchmarks/harness/suite.h"
 #include "common/command/number_options.h"
 #include "common/program/arguments.h"
 #include "common/program/standard_streams.h"
@@ -38,8 +38,8 @@ int run_program(int argc, char** argv) {
   size_t turns = 5;
   std::string json_path;
   app.add_flag("--quick", quick, "finish within two minutes a suite");
-  loam::command::add_whole(app, "--seed", seed, {}, "of all data and choices");
-  loam::command::add_whole(app, "--turns", turns, {5, 1000}, "of each alternation of variants");
+  loam::command::add_unsigned(app, "--seed", seed, {}, "of all data and choices");
+  loam::command::add_unsigned(app, "--turns", turns, {5, 1000}, "of each alternation of variants");
   app.add_option("--json", json_path, "write the JSON lines into this file");
 
   std::sort(suites().begin(), suites().end(), [](const auto& a, const auto& b) { return a.name < b.name; });

@@ -1,4 +1,5 @@
-"""Several suites in one command: each runs with its own options, in the order in which they are named."""
+"""Tests the command line of loam-bench: several suites in one command run in the order in which they are named, each
+with its own options."""
 
 import json
 import re
@@ -31,7 +32,7 @@ class Suites(unittest.TestCase):
                        if row["figure"].startswith("gc.") and row["value"] is not None}
             self.assertEqual(records, {2000})
 
-    def test_all_factors_are_told_by_one_run(self):
+    def test_one_run_reports_all_factors(self):
         figures = {row["figure"]: row["value"] for row in self.figures(*FACTORS)}
         self.assertEqual(set(figures), {f"gc.factor_{name}" for name in (
             "batching", "group", "prefetch", "huge_pages", "compaction_speed", "compaction_memory", "interval_rule",
@@ -42,7 +43,7 @@ class Suites(unittest.TestCase):
 
     def test_an_option_of_another_suite_is_refused(self):
         self.assertNotEqual(bench(*COMMIT, "gc", "--clients", "7").returncode, 0)
-        self.assertNotEqual(bench().returncode, 0, "no suite at all")
+        self.assertNotEqual(bench().returncode, 0, "a command must name a suite")
 
     def test_every_number_has_a_range_and_one_syntax(self):
         suites = re.findall(r"^  (\w+) +\S", bench("--help").stdout.split("Subcommands:")[1], re.MULTILINE)
@@ -60,7 +61,7 @@ class Suites(unittest.TestCase):
                     self.assertRegex(run.stderr, f"{name}: expected .* from .* to .*, not '{bad}'")
         self.assertGreater(numbers, 40)
 
-    def test_an_output_that_is_lost_is_no_success(self):
+    def test_lost_output_is_a_failure(self):
         run = bench(*COMMIT, "--json", "/dev/full")
         self.assertEqual((run.returncode, run.stderr.splitlines()[-1]),
                          (1, "loam-bench: /dev/full is incomplete: it cannot be written to its end"))

@@ -1,5 +1,5 @@
-# Build conventions shared by every folder: compiler flags, and the functions that declare a folder's library,
-# tests and programs. A folder's CMakeLists.txt holds nothing but calls of these.
+# Build conventions of every folder: compiler flags, and the functions that declare the library, tests and programs of a
+# folder. The CMakeLists.txt of a folder only calls these functions.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -12,7 +12,7 @@ find_package(PkgConfig REQUIRED)
 
 find_program(LOAM_CCACHE ccache)
 if(LOAM_CCACHE)
-  # What ccache's manual asks for where headers are precompiled: the sloppiness, and -fpch-preprocess below.
+  # ccache requires this sloppiness for precompiled headers, and -fpch-preprocess below.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
                                   CCACHE_SLOPPINESS=pch_defines,time_macros ${LOAM_CCACHE})
 endif()
@@ -30,27 +30,27 @@ add_custom_target(loam_fuzzers)
 add_library(loam_flags INTERFACE)
 target_include_directories(loam_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
                                                 $<INSTALL_INTERFACE:include/loam>)
-# -fstack-clash-protection: a large frame touches each of its pages, so that one on a fiber's stack cannot jump over the
-# guard below it. Programs that use the installed client library are compiled with it too.
+# -fstack-clash-protection: a large frame touches each of its pages, so that a frame on a fiber's stack cannot skip the
+# guard page below the stack. Programs that use the installed client library are compiled with it, too.
 target_compile_options(loam_flags INTERFACE -march=x86-64-v3 -mcx16 -fno-omit-frame-pointer -fstack-clash-protection)
 target_link_libraries(loam_flags INTERFACE Threads::Threads)
 
 add_library(loam_warnings INTERFACE)
-# -Wrestrict of g++ 12 is wrong about std::string's operator+ at -O3 (GCC bug 105651).
+# -Wrestrict of g++ 12 gives false warnings about std::string's operator+ at -O3 (GCC bug 105651).
 target_compile_options(loam_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror -Wno-restrict)
-# Some warnings of g++ that are switched off clang does not have; std::stable_sort of libstdc++ 12 uses what is deprecated.
+# clang does not know some of the disabled warnings of g++. std::stable_sort of libstdc++ 12 uses deprecated functions.
 target_compile_options(loam_warnings INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option -Wno-deprecated-declarations>)
 
 if(LOAM_UNITY)
-  # In a batch g++ takes sources for headers, whose types should not hold types of anonymous namespaces.
+  # In a batch g++ treats sources as headers, whose types should not contain types of anonymous namespaces.
   target_compile_options(loam_warnings INTERFACE -Wno-subobject-linkage)
 endif()
 if(LOAM_ASSERTIONS)
   target_compile_definitions(loam_flags INTERFACE LOAM_ASSERTIONS=1)
 endif()
 if(LOAM_SANITIZER STREQUAL "address")
-  # Null pointers end the program without a check of their own, which costs a tenth of the time to compile.
+  # A null pointer ends the program even without this check, which costs a tenth of the compile time.
   target_compile_options(loam_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=null -fno-sanitize-recover=undefined)
   target_link_options(loam_flags INTERFACE -fsanitize=address,undefined)
 elseif(LOAM_SANITIZER STREQUAL "thread")
@@ -59,7 +59,7 @@ elseif(LOAM_SANITIZER STREQUAL "thread")
   target_link_options(loam_flags INTERFACE -fsanitize=thread)
 elseif(LOAM_SANITIZER STREQUAL "fuzz")
   target_compile_options(loam_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
-  # Spans that leave their buffer, where there is memory behind it that the address sanitizer takes for good.
+  # Checks that spans stay in their buffer, even where the address sanitizer accepts the memory behind it.
   target_compile_definitions(loam_flags INTERFACE _GLIBCXX_ASSERTIONS=1)
   target_link_options(loam_flags INTERFACE -fsanitize=address,undefined)
 elseif(LOAM_SANITIZER)
@@ -137,11 +137,11 @@ endfunction()
 
 # loam_library(NAME SOURCES a.cc … [APART b.cc …] [DEPS …] [PRIVATE_DEPS …] [SIM] [PRECOMPILED command])
 #
-# Declares the static library of one folder. With SIM it is declared twice: NAME runs on the real environment, NAME_sim
-# is the same source files compiled against the simulator's (common/base/env.h). A SIM library may only depend on SIM
-# libraries and on libraries outside this project; its _sim twin links their twins. The two kinds never meet in one program.
-# NAME_link_test links all of NAME with nothing but what it declares: an undefined symbol there is a dependency that is
-# not declared, or one that points upward.
+# Declares the static library of one folder. With SIM it is declared twice: NAME uses the real environment, NAME_sim
+# has the same source files compiled against the simulator's (common/base/env.h). A SIM library may only depend on SIM
+# libraries and on libraries outside this project; NAME_sim links their variants for the simulator. A program never has both.
+# NAME_link_test links all of NAME with only its declared dependencies. An undefined symbol there shows a dependency
+# that is not declared or points upward.
 function(loam_library name)
   cmake_parse_arguments(arg "SIM" "PRECOMPILED" "SOURCES;APART;DEPS;PRIVATE_DEPS" ${ARGN})
   loam_batches(sources ${name} SOURCES ${arg_SOURCES} APART ${arg_APART})
@@ -178,10 +178,11 @@ function(loam_library name)
   endif()
 endfunction()
 
-# loam_program(NAME SOURCES … [APART …] DEPS … COMPONENT server|tools [JEMALLOC]): an executable that ships,
-# installed with that component. The only thing that pays for link-time optimisation. With JEMALLOC its malloc is
-# jemalloc's, unless a sanitizer brings its own: for programs that run servers, not for the client library, which leaves
-# malloc to the application.
+# loam_program(NAME SOURCES … [APART …] DEPS … COMPONENT server|tools [JEMALLOC])
+#
+# An executable that ships, installed with that component. Only these use link-time optimisation, because of its cost.
+# With JEMALLOC the program uses jemalloc unless a sanitizer replaces malloc. This is for programs that run servers; the
+# client library leaves the choice of malloc to the application.
 function(loam_program name)
   cmake_parse_arguments(arg "JEMALLOC" "COMPONENT" "SOURCES;APART;DEPS" ${ARGN})
   loam_batches(sources ${name} SOURCES ${arg_SOURCES} APART ${arg_APART})
@@ -197,14 +198,16 @@ function(loam_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
   if(LOAM_LTO)
     target_compile_options(${name} PRIVATE -flto=auto)
-    # Two types of one name in one program are seen only here; without the error, one takes the other's functions.
+    # Only link-time optimisation sees two types with one name; without the error, one would use the other's functions.
     target_link_options(${name} PRIVATE -flto=auto -fuse-linker-plugin -Werror=odr)
   endif()
   install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT ${arg_COMPONENT})
 endfunction()
 
-# loam_module(NAME EXPORTS file.map SOURCES … [APART …] DEPS …): a shared object that a program loads when it needs it, with all of
-# our code that it uses inside; the linker script EXPORTS names what the program may see. loam_tests builds it.
+# loam_module(NAME EXPORTS file.map SOURCES … [APART …] DEPS …)
+#
+# A shared object that a program loads on demand, with all of our code that it uses inside. The linker script EXPORTS
+# lists the symbols that the program sees. loam_tests builds it.
 function(loam_module name)
   cmake_parse_arguments(arg "" "EXPORTS" "SOURCES;APART;DEPS" ${ARGN})
   set(exports ${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXPORTS})
@@ -218,8 +221,9 @@ function(loam_module name)
   add_dependencies(loam_tests ${name})
 endfunction()
 
-# loam_test_program(NAME SOURCES … [APART …] DEPS …): an executable that script tests run; loam_tests builds it with them. Without
-# tests it is built only when it is asked for by its name.
+# loam_test_program(NAME SOURCES … [APART …] DEPS …)
+#
+# An executable that script tests run; loam_tests builds it with them. Without tests only its own target builds it.
 function(loam_test_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;APART;DEPS" ${ARGN})
   if(NOT LOAM_SANITIZER)
@@ -254,7 +258,7 @@ function(loam_test name)
   target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS} GTest::gtest GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${LOAM_TEST_FLAGS})
   if(arg_LONG AND LOAM_SANITIZER STREQUAL "address")
-    target_compile_options(${name} PRIVATE -O1)  # the precompiled header has the flags of other tests
+    target_compile_options(${name} PRIVATE -O1)  # the precompiled header was built with the flags of other tests
   else()
     loam_precompiled(${name} test)
   endif()
@@ -271,7 +275,7 @@ function(loam_test name)
     set(prefix tsan.)
     list(APPEND properties ENVIRONMENT TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1)
   endif()
-  # A loaded machine may take its time to list the cases of a program built for ThreadSanitizer.
+  # On a loaded machine, a program built for ThreadSanitizer needs long to list its cases.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX "${prefix}${name}:"
                        PROPERTIES ${properties})
 endfunction()
@@ -306,7 +310,7 @@ endfunction()
 function(loam_fuzzer name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
   if(NOT LOAM_SANITIZER STREQUAL "fuzz")
-    # For the lint alone, which reads what has a compile command.
+    # For the lint only, which reads sources with a compile command.
     add_library(${name} OBJECT EXCLUDE_FROM_ALL ${arg_SOURCES})
     target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS})
     return()

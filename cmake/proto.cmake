@@ -25,7 +25,7 @@ function(loam_proto name)
       VERBATIM)
     list(APPEND generated ${out}/${stem}.pb.cc ${out}/${stem}.grpc.pb.cc)
   endforeach()
-  # Generated code is held to nobody's warnings but its own.
+  # Generated code is compiled without our warnings.
   add_library(${name} STATIC ${generated})
   target_include_directories(${name} SYSTEM PUBLIC ${out})
   target_link_libraries(${name} PUBLIC loam_flags PkgConfig::LOAM_GRPC ${arg_DEPS})

@@ -11,8 +11,8 @@ namespace {
 
 /// Operations in flight while the tables are filled.
 constexpr size_t kFillInFlight = 256;
-/// Share of its reference that memcached has to reach.
-constexpr double kLeastOfReference = 0.8;
+/// Minimum of memcached's throughput, as a share of its reference.
+constexpr double kMinShareOfReference = 0.8;
 
 void drop_first(PeerSamples& samples) {
   for (Samples* one : {&samples.per_s, &samples.cpu_us, &samples.process_cpu_us, &samples.client_busy, &samples.p50_us,
@@ -76,17 +76,17 @@ PeerPair Comparison::run(const LoadShape& shape, bool transactional, size_t turn
   return pair;
 }
 
-std::string void_reason(const PeerPair& pair, double reference_per_s) {
+std::string invalid_reason(const PeerPair& pair, double reference_per_s) {
   const double busy = std::max(pair.node.client_busy.median(), pair.memcached.client_busy.median());
-  if (busy > kMostClientBusy) {
+  if (busy > kMaxClientBusy) {
     return fmt::format("the load generator was busy for {:.0f} % of the time: it is the limit", busy * 100);
   }
   const double reached = pair.memcached.per_s.median();
-  if (reached < kLeastOfReference * reference_per_s) {
+  if (reached < kMinShareOfReference * reference_per_s) {
     return fmt::format(
         "memcached reached {:.0f} operations/s, below {} of the {:.0f} of this class of machine: measure again "
         "in a quiet moment",
-        reached, kLeastOfReference, reference_per_s);
+        reached, kMinShareOfReference, reference_per_s);
   }
   return {};
 }

@@ -1,37 +1,38 @@
-// A storage node and memcached under the same load, in turns.
+// Compares a storage node with memcached under the same load, in turns.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "benchmarks/measure.h"
+#include "benchmarks/harness/measure.h"
+#include "benchmarks/harness/report.h"
 #include "benchmarks/peers/content.h"
 #include "benchmarks/peers/load.h"
 #include "benchmarks/peers/memcached.h"
 #include "benchmarks/peers/node.h"
 #include "benchmarks/peers/server.h"
-#include "benchmarks/report.h"
 
 namespace loam::bench {
 
-/// What one server did in all turns of a load.
+/// The measurements of one server in all turns of a load.
 struct PeerSamples {
-  Samples per_s;
-  Samples cpu_us;          ///< of the serving thread, an operation
-  Samples process_cpu_us;  ///< of the whole process, an operation
-  Samples client_busy;     ///< share of the time for which the load generator worked
+  Samples per_s;           ///< operations per second
+  Samples cpu_us;          ///< CPU time of the serving thread for each operation
+  Samples process_cpu_us;  ///< CPU time of the whole process for each operation
+  Samples client_busy;     ///< share of the time for which the load generator was busy
   Samples p50_us, p99_us, p999_us;
 
   nlohmann::ordered_json to_json() const;
 };
 
+/// The measurements of both servers.
 struct PeerPair {
   PeerSamples node, memcached;
 };
 
-/// Role: both servers, filled with the same records, and the load generators of both. Owner: a suite. One thread, which
-/// is bound to a core of its own meanwhile. Throws as its parts do.
+/// Runs both servers, filled with the same records, and a load generator for each. Owner: a suite. Threads: one, which
+/// is bound to a core of its own meanwhile. Throws std::runtime_error as its parts do.
 class Comparison {
  public:
   struct Options {
@@ -43,7 +44,7 @@ class Comparison {
 
   explicit Comparison(const Options& options);
 
-  /// The load on both, alternated turn by turn. `transactional`: gets of the storage node are reads in a snapshot.
+  /// Measures the load on both servers, in turns. With `transactional` the gets of the storage node read in a snapshot.
   PeerPair run(const LoadShape& shape, bool transactional, size_t turns);
 
  private:
@@ -57,15 +58,15 @@ class Comparison {
   LoadGenerator node_load_;
 };
 
-/// A load generator that is busier tells its own speed, not the server's.
-inline constexpr double kMostClientBusy = 0.95;
+/// Upper bound on PeerSamples::client_busy. A busier load generator measures its own speed, not the server's.
+inline constexpr double kMaxClientBusy = 0.95;
 
-/// Why a figure of this pair says nothing about the servers: the load generator was busy all the time, or memcached far
-/// from what it does on this class of machine (`reference_per_s`; 0: not asked). Empty: it does.
-std::string void_reason(const PeerPair& pair, double reference_per_s);
+/// Explains why the figures of a pair are invalid: the load generator was the bottleneck, or memcached was much slower
+/// than it is on this class of machine (`reference_per_s`; 0: not compared). Empty if the figures are valid.
+std::string invalid_reason(const PeerPair& pair, double reference_per_s);
 
-/// A figure of a pair: the samples' median, or null for a `reason` of void_reason(), which then tells the median all
-/// the same.
+/// Makes a figure of a pair: the median of the samples, or null if `reason`, from invalid_reason(), is not empty. The
+/// reason of the figure then also has the median.
 Figure figure_of(std::string name, const Samples& samples, std::string unit, Better better, const std::string& reason,
                  nlohmann::ordered_json options = nlohmann::ordered_json::object());
 

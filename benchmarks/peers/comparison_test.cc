@@ -15,15 +15,15 @@ PeerPair pair_of(double node_busy, double memcached_busy, double memcached_per_s
   return pair;
 }
 
-TEST(PeerComparison, AFigureIsVoidWhereTheLoadGeneratorOrTheMachineIsTheLimit) {
-  EXPECT_EQ(void_reason(pair_of(0.9, 0.9, 800), 1'000), "");
-  EXPECT_NE(void_reason(pair_of(0.96, 0.9, 800), 1'000), "");
-  EXPECT_NE(void_reason(pair_of(0.9, 0.96, 800), 1'000), "");
-  EXPECT_NE(void_reason(pair_of(0.9, 0.9, 799), 1'000), "");
-  EXPECT_EQ(void_reason(pair_of(0.9, 0.9, 1), 0), "");
+TEST(PeerComparison, InvalidatesFigureWhenLoadGeneratorOrMachineIsBottleneck) {
+  EXPECT_EQ(invalid_reason(pair_of(0.9, 0.9, 800), 1'000), "");
+  EXPECT_NE(invalid_reason(pair_of(0.96, 0.9, 800), 1'000), "");
+  EXPECT_NE(invalid_reason(pair_of(0.9, 0.96, 800), 1'000), "");
+  EXPECT_NE(invalid_reason(pair_of(0.9, 0.9, 799), 1'000), "");
+  EXPECT_EQ(invalid_reason(pair_of(0.9, 0.9, 1), 0), "");
 }
 
-TEST(PeerComparison, AVoidFigureIsNullAndItsReasonTellsWhatItWas) {
+TEST(PeerComparison, WritesInvalidFigureAsNullWithMedianInReason) {
   const Samples samples{{0.5, 0.5, 0.5}};
   const Figure measured = figure_of("peers.x", samples, "ratio", Better::kLower, "");
   EXPECT_EQ(measured.value, 0.5);
@@ -35,14 +35,14 @@ TEST(PeerComparison, AVoidFigureIsNullAndItsReasonTellsWhatItWas) {
   EXPECT_EQ(lost.options["records"], 7);
 }
 
-TEST(PeerServers, AddressOfALogLine) {
+TEST(PeerServers, FindsAddressInLogLine) {
   EXPECT_EQ(serving_address("12:00 [info] serving at tcp://127.0.0.1:7401, administration at 127.0.0.1:1"),
             "tcp://127.0.0.1:7401");
   EXPECT_EQ(serving_address("serving at tcp://[::1]:7"), "tcp://[::1]:7");
   EXPECT_EQ(serving_address("stopping"), std::nullopt);
 }
 
-TEST(PeerServers, TimesOfThisProcessRise) {
+TEST(PeerServers, CpuTimesOfThisProcessIncrease) {
   const auto total = [] {
     uint64_t ns = 0;
     for (const auto& [name, time] : thread_times(getpid())) ns += time;
@@ -56,7 +56,7 @@ TEST(PeerServers, TimesOfThisProcessRise) {
   EXPECT_TRUE(thread_times(0).empty());
 }
 
-TEST(PeerServers, AProgramThatEndsIsToldWithItsLog) {
+TEST(PeerServers, ErrorOfEndedProgramHasItsLog) {
   const std::string log = ::testing::TempDir() + "/peer_server.log";
   ServerProcess process({"/bin/sh", {"-c", "echo it ends; exit 3"}, log, 0, ""});
   try {

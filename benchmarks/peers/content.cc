@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kKeyPrefix = "loam-benchmark-record-";
 static_assert(kKeyPrefix.size() + 8 == kKeyBytes);
-/// Places in the noise at which a value may begin; a power of two.
+/// Number of offsets in the noise at which a value may begin; a power of two.
 constexpr size_t kNoisePlaces = 64 * 1024;
 
 }  // namespace

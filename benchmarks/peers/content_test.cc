@@ -21,7 +21,7 @@ TEST(PeerContent, KeysDifferAndHaveTheirLength) {
   EXPECT_TRUE(keys.contains("loam-benchmark-record-000000ff"));
 }
 
-TEST(PeerContent, AValueIsTheOneOfItsRecordAndStampOnly) {
+TEST(PeerContent, ValueBelongsToOneRecordAndStamp) {
   const Content content(200, 7);
   std::string value(200, '?');
   content.write_value(3, 9, value.data());
@@ -37,7 +37,7 @@ TEST(PeerContent, AValueIsTheOneOfItsRecordAndStampOnly) {
   EXPECT_FALSE(Content(200, 8).is_value(3, 9, value)) << "another seed, another noise";
 }
 
-TEST(PeerContent, TheLeastValueIsRecordAndStamp) {
+TEST(PeerContent, SmallestValueIsRecordAndStamp) {
   const Content content(kMinValueBytes, 1);
   std::string value(kMinValueBytes, '?');
   content.write_value(5, 6, value.data());

@@ -39,7 +39,7 @@ size_t DuckDb::load(const fs::path& folder) {
   return program_->command({{"load", folder.string()}}).at("rows").get<size_t>();
 }
 
-DuckDb::Answer DuckDb::ask(const Question& question) {
+DuckDb::Response DuckDb::execute(const Request& question) {
   json asked = {{"form", name_of(question.form)},
                 {"cores", question.cores},
                 {"threads", question.threads},
@@ -47,8 +47,8 @@ DuckDb::Answer DuckDb::ask(const Question& question) {
                 {"ranges", question.ranges}};
   if (question.limit_seconds) asked["limit_seconds"] = *question.limit_seconds;
   const json answer = program_->command(asked);
-  Answer result{.seconds = answer.at("seconds").get<double>(), .gave_up = answer.value("gave_up", false)};
-  if (result.gave_up) return result;
+  Response result{.seconds = answer.at("seconds").get<double>(), .timed_out = answer.value("gave_up", false)};
+  if (result.timed_out) return result;
   answer.at("sums").get_to(result.sums);
   if (result.sums.size() != question.ranges.size()) throw std::runtime_error("DuckDB gave another number of sums");
   return result;

@@ -7,7 +7,7 @@ namespace loam::bench {
 namespace {
 
 constexpr uint64_t kPollNs = 100'000'000;
-/// A server that answers nothing for so long is dead.
+/// A server that sends no reply for this time counts as dead.
 constexpr uint64_t kSilenceNs = 10'000'000'000;
 
 }  // namespace
@@ -51,7 +51,7 @@ uint32_t LoadGenerator::draw(size_t connection, const LoadShape& shape) {
   for (;;) {
     const uint64_t own = stamps_.size() / shape.connections;
     const auto record = static_cast<uint32_t>(random_.below(own) * shape.connections + connection);
-    if ((stamps_[record] & kUnderWay) == 0) return record;
+    if ((stamps_[record] & kPutInFlight) == 0) return record;
   }
 }
 
@@ -62,8 +62,8 @@ void LoadGenerator::send_batch(size_t connection, const LoadShape& shape) {
   for (size_t i = 0; i < shape.in_flight; ++i) {
     const uint32_t record = draw(connection, shape);
     const bool put = shape.put_share > 0 && random_.fraction() < shape.put_share;
-    const uint32_t stamp = put ? (stamps_[record] + 1) & ~kUnderWay : stamps_[record];
-    if (put) stamps_[record] = stamp | kUnderWay;
+    const uint32_t stamp = put ? (stamps_[record] + 1) & ~kPutInFlight : stamps_[record];
+    if (put) stamps_[record] = stamp | kPutInFlight;
     channel.batch.push_back({record, stamp, put});
   }
   channel.sent_ns = wall_ns();

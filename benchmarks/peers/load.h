@@ -1,4 +1,4 @@
-// The load generator: a closed loop of pipelined batches, the same for every server.
+// The load generator: a closed loop of pipelined batches, which is the same for every server.
 #pragma once
 
 #include <cstddef>
@@ -7,48 +7,49 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/measure.h"
+#include "benchmarks/harness/measure.h"
 #include "benchmarks/peers/peer.h"
 #include "common/testing/random.h"
 
 namespace loam::bench {
 
-/// One load.
+/// The parameters of a load.
 struct LoadShape {
   size_t connections = 4;
-  size_t in_flight = 64;  ///< operations of a batch: all are under way until the last one is answered
+  size_t in_flight = 64;  ///< operations of a batch; the next batch follows the last reply
   double put_share = 0;   ///< 0: gets only, 1: puts only
   uint64_t duration_ns = 0;
 };
 
-/// What one turn of a load gave.
+/// The measurements of one turn of a load.
 struct LoadResult {
   uint64_t operations = 0;
-  uint64_t elapsed_ns = 0;                               ///< from the first batch to the last answer
-  uint64_t client_cpu_ns = 0;                            ///< of this thread, which sleeps when nothing is there
-  std::vector<std::pair<uint32_t, uint32_t>> latencies;  ///< nanoseconds from a batch to answers, how many answers
+  uint64_t elapsed_ns = 0;     ///< from the first batch to the last reply
+  uint64_t client_cpu_ns = 0;  ///< CPU time of this thread, which sleeps while no reply is there
+  std::vector<std::pair<uint32_t, uint32_t>> latencies;  ///< (nanoseconds from a batch to replies, number of replies)
 
   double rate() const { return static_cast<double>(operations) * 1e9 / static_cast<double>(elapsed_ns); }
-  /// Share of the time for which the client's core worked.
+  /// Share of the time for which the load generator was busy.
   double client_busy() const { return static_cast<double>(client_cpu_ns) / static_cast<double>(elapsed_ns); }
-  /// Nanoseconds; sorts. 0 of nothing.
+  /// The quantile of the latencies in nanoseconds; 0 without replies. Sorts `latencies`.
   double latency_ns(double quantile);
 };
 
-/// Role: drives one server and knows what it must hold: the stamp of each record's last put. Owner: the suite. One
-/// thread. Every connection draws from records of its own, and never one whose put is under way, so that each answer
-/// is determined.
+/// Drives one server and knows what the server must hold: the stamp of the last put of each record. Every connection
+/// draws from records of its own, and never draws a record whose put is in flight. So there is exactly one correct
+/// reply to each operation. Owner: the suite. Threads: one.
 class LoadGenerator {
  public:
-  /// `records` is at least twice the operations in flight of any load.
+  /// `records` must be at least twice the operations in flight of any load.
   LoadGenerator(Peer& peer, size_t records, uint64_t seed);
 
-  /// Puts every record once, stamp 0, over one connection.
+  /// Puts every record once, with stamp 0, over one connection.
   void fill(size_t in_flight);
+  /// Runs one turn of a load.
   LoadResult run(const LoadShape& shape);
 
  private:
-  static constexpr uint32_t kUnderWay = 1u << 31;  // in stamps_: a put is
+  static constexpr uint32_t kPutInFlight = 1u << 31;  // bit in stamps_: a put of the record is in flight
 
   void send_batch(size_t connection, const LoadShape& shape);
   uint32_t draw(size_t connection, const LoadShape& shape);

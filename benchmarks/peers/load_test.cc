@@ -27,7 +27,7 @@ class FakePeer final : public Peer {
         at->second = operation.stamp;
         ++puts;
       } else {
-        EXPECT_FALSE(under_way_.contains(operation.record)) << "a get whose answer nobody can know";
+        EXPECT_FALSE(under_way_.contains(operation.record)) << "a get of a record whose put is in flight";
         EXPECT_EQ(operation.stamp, at->second);
         ++gets;
       }
@@ -64,7 +64,7 @@ TEST(LoadGenerator, FillsEveryRecordOnce) {
   EXPECT_EQ(peer.gets, 0u);
 }
 
-TEST(LoadGenerator, EveryAnswerIsDetermined) {
+TEST(LoadGenerator, EveryReplyIsDetermined) {
   FakePeer peer(4);
   LoadGenerator generator(peer, 600, 1);
   generator.fill(64);
@@ -79,14 +79,14 @@ TEST(LoadGenerator, EveryAnswerIsDetermined) {
   EXPECT_GE(result.elapsed_ns, 20'000'000u);
 }
 
-TEST(LoadGenerator, RefusesALoadOfTooFewRecords) {
+TEST(LoadGenerator, RejectsLoadWithTooFewRecords) {
   FakePeer peer(4);
   LoadGenerator generator(peer, 100, 1);
   EXPECT_THROW(generator.run({4, 64, 0, 1}), std::invalid_argument);
   EXPECT_THROW(generator.run({5, 1, 0, 1}), std::invalid_argument);
 }
 
-TEST(LoadResult, QuantilesCountAnswersNotArrivals) {
+TEST(LoadResult, QuantilesAreWeightedByResponses) {
   LoadResult result;
   result.latencies = {{500, 1}, {100, 98}, {900, 1}};
   EXPECT_EQ(result.latency_ns(0.5), 100);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kEnd = "\r\n";
 constexpr size_t kReadBytes = 128 * 1024;
 constexpr int kMaxEvents = 64;
-/// A server that acknowledges nothing for so long is taken for dead.
+/// A server that acknowledges no bytes for this time counts as dead.
 constexpr uint64_t kSilenceNs = 15'000'000'000;
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error("memcached: " + what); }
@@ -141,7 +141,7 @@ size_t MemcachedPeer::read(Channel& channel) {
 
 void MemcachedPeer::check(Channel& channel, const MetaAnswer& answer) const {
   if (answer.kind == MetaAnswer::Kind::kOther) fail("it answers " + std::string(answer.value));
-  if (channel.next == channel.batch.size()) fail("an answer that nobody asked for");
+  if (channel.next == channel.batch.size()) fail("a reply without a request");
   const Operation& operation = channel.batch[channel.next++];
   if (operation.put && answer.kind != MetaAnswer::Kind::kStored) fail("a put that was not stored");
   if (!operation.put && answer.kind == MetaAnswer::Kind::kMissing) fail("a record is gone; give it more memory");

@@ -1,4 +1,4 @@
-// memcached's meta commands: what the load generator sends and how it reads the answers.
+// Client of memcached's meta commands for the load generator.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +11,25 @@
 
 #include "benchmarks/peers/content.h"
 #include "benchmarks/peers/peer.h"
-#include "common/net/tcp_socket.h"
+#include "common/net/tcp/tcp_socket.h"
 
 namespace loam::bench {
 
-/// One answer of memcached: "HD" (stored), "EN" (no such key), "VA <size>" with the value's bytes.
+/// One reply of memcached: "HD" (stored), "EN" (no such key), or "VA <size>" with the bytes of the value.
 struct MetaAnswer {
   enum class Kind : uint8_t { kIncomplete, kStored, kMissing, kValue, kOther };
   Kind kind = Kind::kIncomplete;  ///< kIncomplete: more bytes are needed
-  std::string_view value{};       ///< of kValue; of kOther: the line, an error of memcached
-  size_t size_bytes = 0;          ///< of the whole answer; 0 if incomplete
+  std::string_view value{};       ///< the value; for kOther the line, which is an error of memcached
+  size_t size_bytes = 0;          ///< size of the whole reply; 0 if incomplete
 };
 
-/// Reads the first answer in `bytes`. Understands what mg with flag v and ms answer; anything else is kOther.
+/// Parses the first reply in `bytes`. Knows the replies to mg with flag v and to ms; every other line is kOther.
 MetaAnswer parse_meta_answer(std::string_view bytes);
 
-/// Role: connections to a memcached. See Peer.
+/// Connections to a memcached. Peer describes its contract.
 class MemcachedPeer final : public Peer {
  public:
-  /// "127.0.0.1:port". Throws if nobody listens.
+  /// Connects to the address "127.0.0.1:port". Throws if no server listens there.
   MemcachedPeer(const net::Address& address, size_t connections, const Content& content);
 
   size_t connections() const override { return channels_.size(); }
@@ -43,9 +43,9 @@ class MemcachedPeer final : public Peer {
     size_t in_bytes = 0;
     std::vector<char> out;
     size_t out_sent = 0;
-    bool blocked = false;  // the socket takes no more
+    bool blocked = false;  // the send buffer of the socket is full
     std::vector<Operation> batch;
-    size_t next = 0;  // of the batch, to be answered
+    size_t next = 0;  // index in `batch` of the operation whose reply comes next
   };
 
   void append(Channel& channel, const Operation& operation) const;

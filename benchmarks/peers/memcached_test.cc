@@ -9,7 +9,7 @@ namespace {
 
 using Kind = MetaAnswer::Kind;
 
-TEST(MetaAnswer, ReadsOneAnswerAndLeavesTheRest) {
+TEST(MetaAnswer, ParsesOneReplyAndLeavesTheRest) {
   const std::string bytes = "VA 5\r\na\r\nbc\r\nHD\r\nEN\r\n";
   const MetaAnswer value = parse_meta_answer(bytes);
   EXPECT_EQ(value.kind, Kind::kValue);
@@ -21,7 +21,7 @@ TEST(MetaAnswer, ReadsOneAnswerAndLeavesTheRest) {
   EXPECT_EQ(parse_meta_answer(std::string_view(bytes).substr(17)).kind, Kind::kMissing);
 }
 
-TEST(MetaAnswer, EveryBeginningIsIncomplete) {
+TEST(MetaAnswer, EveryPrefixIsIncomplete) {
   for (const std::string whole : {"VA 3\r\nabc\r\n", "VA 0\r\n\r\n", "HD\r\n", "EN\r\n", "SERVER_ERROR x\r\n"}) {
     for (size_t size = 0; size < whole.size(); ++size) {
       const MetaAnswer answer = parse_meta_answer(std::string_view(whole).substr(0, size));
@@ -32,7 +32,7 @@ TEST(MetaAnswer, EveryBeginningIsIncomplete) {
   }
 }
 
-TEST(MetaAnswer, AnythingElseIsNotTakenForAnAnswer) {
+TEST(MetaAnswer, ParsesOtherLinesAsOther) {
   for (const std::string line : {"ERROR", "SERVER_ERROR out of memory", "VA", "VA x", "VA 3 f1", "VA -1", "NS", "HD x",
                                  "VA 99999999999999999999"}) {
     const std::string bytes = line + "\r\n";

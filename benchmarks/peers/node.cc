@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "benchmarks/measure.h"
+#include "benchmarks/harness/measure.h"
 #include "common/base/assert.h"
-#include "common/net/tcp_transport.h"
+#include "common/net/tcp/tcp_transport.h"
 #include "common/schema/row.h"
 
 namespace loam::bench {
@@ -14,19 +14,19 @@ namespace {
 
 constexpr uint64_t kPatienceNs = 30'000'000'000;
 constexpr uint64_t kPollNs = 100'000'000;
-/// Records of one Write while the transactional table is filled.
+/// Number of records of one Write while the transactional table is filled.
 constexpr size_t kLoadBatch = 128;
 
-void must(const Status& status) {
+void check_ok(const Status& status) {
   if (!status.ok()) throw std::runtime_error("storage node: " + status.to_string());
 }
 template <class T>
-T must(Result<T> result) {
-  must(result.status());
+T check_ok(Result<T> result) {
+  check_ok(result.status());
   return std::move(result).value();
 }
 
-/// "" or what is wrong with the code of a result.
+/// An error message for an unexpected code of a result; "" if the code is right.
 std::string wrong_code(StatusCode code) {
   return code == StatusCode::kOk ? std::string() : "it answers " + std::string(to_string(code));
 }
@@ -36,19 +36,19 @@ std::string wrong_code(StatusCode code) {
 NodePeer::NodePeer(const Options& options, const Content& content) : content_(content), versions_(options.records) {
   net::TransportOptions transport_options;
   transport_options.spin_ns = 0;  // so that its CPU time tells how busy the load generator is
-  transport_ = must(net::make_tcp_transport(transport_options));
-  const Schema schema = must(Schema::make({{"key", FieldType::kText}, {"value", FieldType::kBlob}}));
+  transport_ = check_ok(net::make_tcp_transport(transport_options));
+  const Schema schema = check_ok(Schema::make({{"key", FieldType::kText}, {"value", FieldType::kBlob}}));
   RowBuilder builder(schema);
-  must(builder.set_text(0, std::string(kKeyBytes, 'k')));
-  must(builder.set_blob(1, Buffer(content.value_bytes())));
-  const Bytes row = must(builder.finish());
+  check_ok(builder.set_text(0, std::string(kKeyBytes, 'k')));
+  check_ok(builder.set_blob(1, Buffer(content.value_bytes())));
+  const Bytes row = check_ok(builder.finish());
   row_.assign(row.begin(), row.end());
   const RowView view(schema, row);
   key_at_ = static_cast<size_t>(view.blob(0).data() - row.data());
   value_at_ = static_cast<size_t>(view.blob(1).data() - row.data());
   for (size_t i = 0; i < options.connections; ++i) {
     Channel& manager = connect(managers_, options.manager);
-    manager.session = ask<wire::SessionOpened>(manager, wire::OpenSession{"loam-bench", {}, 0});
+    manager.session = call<wire::OpenSessionReply>(manager, wire::OpenSession{"loam-bench", {}, 0});
   }
   transactional_table_ = make_table(TableKind::kTransactional, schema);
   plain_table_ = make_table(TableKind::kNonTransactional, schema);
@@ -56,7 +56,7 @@ NodePeer::NodePeer(const Options& options, const Content& content) : content_(co
     const auto& cluster = manager.session.catalog;
     if (cluster.nodes.size() != 1) throw std::runtime_error("the cluster under load has one storage node");
     Channel& node = connect(nodes_, cluster.nodes.front().address);
-    ask<wire::Attached>(
+    call<wire::AttachReply>(
         node, wire::Attach{manager.session.session, manager.session.manager_epoch, cluster.nodes.front().incarnation});
   }
 }
@@ -64,46 +64,46 @@ NodePeer::NodePeer(const Options& options, const Content& content) : content_(co
 NodePeer::Channel& NodePeer::connect(std::deque<Channel>& to, const std::string& address) {
   Channel& channel = to.emplace_back();
   channel.number = to.size() - 1;
-  channel.connection = must(transport_->connect(must(net::Address::parse(address)), *this));
+  channel.connection = check_ok(transport_->connect(check_ok(net::Address::parse(address)), *this));
   channel.connection->set_context(&channel);
   return channel;
 }
 
 template <wire::Message Reply, wire::Message M>
-Reply NodePeer::ask(Channel& channel, const M& message) {
+Reply NodePeer::call(Channel& channel, const M& message) {
   channel.answer.clear();
-  channel.asking = true;
+  channel.call_pending = true;
   put_message(channel, message);
   const uint64_t until_ns = wall_ns() + kPatienceNs;
-  while (channel.asking && wall_ns() < until_ns) {
+  while (channel.call_pending && wall_ns() < until_ns) {
     transport_->poll(kPollNs);
     throw_failure();
   }
   ByteReader reader(channel.answer);
   wire::Envelope envelope;
-  must(wire::decode_envelope(reader, envelope));
+  check_ok(wire::decode_envelope(reader, envelope));
   if (envelope.opcode == wire::Opcode::kError) {
     wire::Error error;
-    must(wire::decode_body(reader, error));
-    must(error.status);
+    check_ok(wire::decode_body(reader, error));
+    check_ok(error.status);
   }
   Reply reply;
   if (envelope.opcode != Reply::kOpcode) throw std::runtime_error("storage node: an answer of the wrong kind");
-  must(wire::decode_body(reader, reply));
+  check_ok(wire::decode_body(reader, reply));
   if constexpr (requires { reply.results; }) {
-    for (const auto& result : reply.results) must(Status(result.code, ""));
+    for (const auto& result : reply.results) check_ok(Status(result.code, ""));
   }
   return reply;
 }
 
 wire::TableInfo NodePeer::make_table(TableKind kind, const Schema& schema) {
   const std::string name = kind == TableKind::kTransactional ? "transactional" : "plain";
-  return ask<wire::TableCreated>(managers_.front(), wire::CreateTable{name, kind, schema}).table;
+  return call<wire::CreateTableReply>(managers_.front(), wire::CreateTable{name, kind, schema}).table;
 }
 
 void NodePeer::load() {
   Channel& manager = managers_.front();
-  const auto begun = ask<wire::Begun>(manager, wire::Begin{1, false});
+  const auto begun = call<wire::BeginReply>(manager, wire::Begin{1, false});
   wire::Write write{begun.first_id, begun.snapshot, {}};
   std::vector<Buffer> rows;
   for (size_t at = 0; at < versions_.size(); at += kLoadBatch) {
@@ -114,11 +114,11 @@ void NodePeer::load() {
       rows.emplace_back(row.begin(), row.end());
       write.operations.push_back({wire::WriteKind::kInsert, {transactional_table_.id, Key(i)}, rows.back()});
     }
-    ask<wire::WriteReply>(nodes_.front(), write);
+    call<wire::WriteReply>(nodes_.front(), write);
   }
-  ask<wire::Completed>(manager, wire::Complete{{{begun.first_id, true}}});
+  call<wire::CompleteReply>(manager, wire::Complete{{{begun.first_id, true}}});
   for (size_t i = 0; i < managers_.size(); ++i) {
-    nodes_[i].read.snapshot = ask<wire::Begun>(managers_[i], wire::Begin{0, true}).snapshot;
+    nodes_[i].read.snapshot = call<wire::BeginReply>(managers_[i], wire::Begin{0, true}).snapshot;
     nodes_[i].read.records.resize(1);
   }
 }
@@ -184,9 +184,9 @@ void NodePeer::poll(uint64_t timeout_ns, const std::function<void(size_t, size_t
 
 void NodePeer::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
   Channel& channel = *connection.context<Channel>();
-  if (channel.asking) {
+  if (channel.call_pending) {
     channel.answer.assign(messages.front().begin(), messages.front().end());
-    channel.asking = false;
+    channel.call_pending = false;
     return;
   }
   for (const Bytes message : messages) check(channel, message);
@@ -194,7 +194,7 @@ void NodePeer::on_messages(net::Connection& connection, std::span<const Bytes> m
 }
 
 void NodePeer::check(Channel& channel, Bytes message) {
-  if (channel.next == channel.batch.size()) return fail("an answer that nobody asked for");
+  if (channel.next == channel.batch.size()) return fail("a reply without a request");
   const Operation& operation = channel.batch[channel.next];
   ByteReader reader(message);
   wire::Envelope envelope;

@@ -1,4 +1,4 @@
-// A storage node under the load generator: Loam's messages over the product's own transport.
+// Client of a storage node for the load generator: Loam's messages over the product's own transport.
 #pragma once
 
 #include <cstddef>
@@ -10,35 +10,35 @@
 
 #include "benchmarks/peers/content.h"
 #include "benchmarks/peers/peer.h"
-#include "common/net/transport.h"
+#include "common/net/transport/transport.h"
 #include "common/wire/manager.h"
 #include "common/wire/storage.h"
 
 namespace loam::bench {
 
-/// Role: connections to the one storage node of a cluster, each with a session of its own, as so many client processes
-/// have them. See Peer.
+/// Connections to the only storage node of a cluster. Each has a session of its own, as if it belonged to a client
+/// process of its own. Peer describes the contract.
 ///
-/// An operation is a message with one record; the transport puts the messages of a batch into one frame, as it does
-/// with those of a client's fibers. Records have their key as text beside the value, since the record's key is a
-/// number; both are checked. A put writes a row of a non-transactional table and names the version that it replaces,
-/// which the last answer told; a get reads that table's newest version, or, from a transactional table, the version
-/// that the connection's snapshot sees. The table is filled by load().
+/// An operation is a message with one record. The transport puts the messages of a batch into one frame, as it does for
+/// the fibers of a client. A record's key is a number, so a row also contains the key as text beside the value; both
+/// are checked. A put writes a row of a non-transactional table and names the version that it replaces, which the last
+/// reply contained. A get reads the newest version in that table, or the version that the connection's snapshot sees in
+/// the transactional table. load() fills the transactional table.
 class NodePeer final : public Peer, private net::Handler {
  public:
   struct Options {
-    std::string manager;  ///< of the commit manager, "tcp://127.0.0.1:7400"
+    std::string manager;  ///< address of the commit manager, "tcp://127.0.0.1:7400"
     size_t connections = 1;
-    size_t records = 0;  ///< 0 to records - 1
+    size_t records = 0;  ///< keys are 0 to records - 1
   };
 
-  /// Opens the sessions and makes the two tables. Throws if there is no cluster.
+  /// Opens the sessions and creates the two tables. Throws if there is no cluster.
   NodePeer(const Options& options, const Content& content);
 
-  /// The tables that the operations from now on mean: with transactional records there are only gets.
+  /// Selects the table of later operations. The transactional table supports gets only.
   void use_transactional(bool transactional) { transactional_ = transactional; }
-  /// Fills the transactional table: every record with stamp 0, in one transaction; the snapshots of all connections see
-  /// it. The other one is filled by puts.
+  /// Fills the transactional table: writes every record with stamp 0 in one transaction, which the snapshots of all
+  /// connections see. Puts fill the other table.
   void load();
 
   size_t connections() const override { return nodes_.size(); }
@@ -46,17 +46,17 @@ class NodePeer final : public Peer, private net::Handler {
   void poll(uint64_t timeout_ns, const std::function<void(size_t, size_t)>& answered) override;
 
  private:
-  /// A connection to the storage node, or to the commit manager: then there is no batch.
+  /// A connection to the storage node or to the commit manager; the latter has no batch.
   struct Channel {
     net::Connection* connection = nullptr;
     size_t number = 0;
     uint64_t next_sequence = 1;
     std::vector<Operation> batch;
-    size_t next = 0;              // of the batch, to be answered
-    uint64_t first_sequence = 0;  // of the batch
-    Buffer answer;                // of ask()
-    bool asking = false;
-    wire::SessionOpened session;
+    size_t next = 0;              // index in `batch` of the operation whose reply comes next
+    uint64_t first_sequence = 0;  // sequence of the first operation of the batch
+    Buffer answer;                // the reply that call() waits for
+    bool call_pending = false;
+    wire::OpenSessionReply session;
     wire::Read read;
   };
 
@@ -65,7 +65,7 @@ class NodePeer final : public Peer, private net::Handler {
 
   Channel& connect(std::deque<Channel>& to, const std::string& address);
   template <wire::Message Reply, wire::Message M>
-  Reply ask(Channel& channel, const M& message);
+  Reply call(Channel& channel, const M& message);
   wire::TableInfo make_table(TableKind kind, const Schema& schema);
   Bytes row_of(uint32_t record, uint32_t stamp);
   bool is_row(const Operation& operation, Bytes row) const;
@@ -82,12 +82,12 @@ class NodePeer final : public Peer, private net::Handler {
   std::deque<Channel> managers_, nodes_;
   wire::TableInfo transactional_table_, plain_table_;
   bool transactional_ = false;
-  // A row of the table, whose key and value are overwritten for each record.
+  // A row of the table; its key and value are overwritten for each record.
   Buffer row_;
   size_t key_at_ = 0, value_at_ = 0;
-  std::vector<Version> versions_;  // of the plain table, by record
+  std::vector<Version> versions_;  // by record, in the non-transactional table
   const std::function<void(size_t, size_t)>* answered_ = nullptr;
-  std::string failure_;  // what a callback found wrong; poll() throws it
+  std::string failure_;  // an error that a callback found; poll() throws it
   Buffer message_;
   wire::PlainRead plain_read_;
   wire::PlainWrite plain_write_;

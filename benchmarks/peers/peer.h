@@ -1,4 +1,4 @@
-// A server under the load generator, whatever it speaks.
+// The interface between the load generator and a server, independent of the server's protocol.
 #pragma once
 
 #include <cstddef>
@@ -8,28 +8,31 @@
 
 namespace loam::bench {
 
-/// One request, and what its answer must be: a get finds the record with this stamp, a put writes it.
+/// One request and its expected reply: a get finds the record with this stamp, a put writes it.
 struct Operation {
   uint32_t record = 0;
   uint32_t stamp = 0;
   bool put = false;
 };
 
-/// Role: the connections to one server: turns operations into its protocol and checks every byte of its answers. The
-/// load generator drives it; the servers under comparison implement it. Owner: the suite. Threads: one.
+/// The connections to one server. It translates operations to the server's protocol and checks every byte of the
+/// replies. The load generator calls it; each server under comparison has an implementation. Owner: the suite. Threads:
+/// one.
 ///
-/// Answers of a connection come in the order of its requests. Errors are exceptions (std::runtime_error): a wrong
-/// answer, a server that has gone. No system call but those that move bytes, and no allocation once buffers have grown.
+/// The replies of a connection arrive in the order of its requests. A wrong reply and the loss of the server are
+/// exceptions (std::runtime_error). Implementations make no system calls except those that move bytes, and do not
+/// allocate once their buffers have grown.
 class Peer {
  public:
   virtual ~Peer() = default;
 
-  /// Connections that are open, all to be used by any number of them.
+  /// Number of open connections. A load may use some or all of them.
   virtual size_t connections() const = 0;
-  /// Gives all operations to one connection at once, pipelined. Before the next batch of a connection every operation
-  /// of this one has been answered.
+  /// Sends all operations to one connection at once, pipelined. The caller sends the next batch of a connection after
+  /// the replies to all operations of this one.
   virtual void send(size_t connection, std::span<const Operation> batch) = 0;
-  /// Sleeps until there are answers, at most `timeout_ns`; checks them, and says how many came on which connection.
+  /// Waits for replies, at most `timeout_ns`, checks them, and calls `answered` with a connection and its number of
+  /// replies.
   virtual void poll(uint64_t timeout_ns, const std::function<void(size_t connection, size_t count)>& answered) = 0;
 };
 

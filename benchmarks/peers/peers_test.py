@@ -1,4 +1,5 @@
-"""The suites' comparison with memcached, at a tiny size: both servers run, every answer is checked, every figure is there.
+"""Tests the comparison with memcached at a tiny size: both servers run, every reply is checked, and every figure is
+reported.
 
 Arguments: loam-commit-manager, loam-storage-node, loam-bench."""
 
@@ -11,9 +12,9 @@ import tempfile
 
 SKIPPED = 77
 DEADLINE_S = 300
-# Nobody else starts servers with just so much: those of this test are known by it.
+# No other program starts servers with exactly this memory, by which the test recognises its own servers.
 MEMORY = 84 << 20
-# Above this, throughput and processor time tell the load generator's speed.
+# If the load generator is busier than this, throughput and processor time measure its speed, not that of the server.
 MOST_CLIENT_BUSY = 0.95
 
 

@@ -16,16 +16,16 @@
 #include <unistd.h>
 
 #include "common/base/thread.h"
-#include "common/net/tcp_socket.h"
+#include "common/net/tcp/tcp_socket.h"
 
 namespace loam::bench {
 namespace {
 
-/// The server needs a moment until it listens; its client asks once.
+/// Wait for the server to listen, because its client tries to connect only once.
 constexpr int kAttempts = 100;
 constexpr uint64_t kPauseNs = 100'000'000;
 
-/// A program with its output, standard error with it; killed if it still runs at the end.
+/// A program with its standard output and error. The destructor kills it if it still runs.
 class Program {
  public:
   explicit Program(std::vector<std::string> arguments) {
@@ -86,7 +86,7 @@ std::optional<double> number_in(const std::string& output, size_t message_bytes,
   return {};
 }
 
-/// Server and client; the client's result in column `index`.
+/// Runs server and client; returns the client's result in column `index`.
 Result<double> run(const std::string& program, const PerftestOptions& options, std::vector<std::string> more,
                    size_t index) {
   std::vector<std::string> arguments = {program, "-F",

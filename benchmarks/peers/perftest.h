@@ -1,4 +1,4 @@
-// perftest, the programs of rdma-core that tell what verbs give: the ceiling of the rdma figures.
+// perftest, the benchmark programs for verbs of rdma-core, whose results are the ceilings of the rdma figures.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,20 @@
 
 namespace loam::bench {
 
+/// Options of one measurement.
 struct PerftestOptions {
   std::string host;  ///< an address of this host's RDMA device
   uint16_t port = 18'515;
   size_t message_bytes = 64;
   size_t iterations = 2'000;
-  size_t window = 16;  ///< sends under way, of the rate
+  size_t window = 16;  ///< sends in flight, for the rate
 };
 
-/// Median of the round trips of ib_send_lat, microseconds: twice what it prints. Both of its sides run on this host and
-/// poll. kUnavailable if it is not installed or does not come to a result; the message has its words.
+/// Measures the median round trip of ib_send_lat in microseconds, which is twice the value that it prints. Both sides
+/// run on this host and poll. kUnavailable: it is not installed or gives no result; the message has its output.
 Result<double> perftest_round_trip_us(const PerftestOptions& options);
 
-/// Messages a second of ib_send_bw, one way.
+/// Measures the messages per second of ib_send_bw in one direction. kUnavailable as above.
 Result<double> perftest_messages_per_s(const PerftestOptions& options);
 
 }  // namespace loam::bench

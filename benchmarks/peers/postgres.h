@@ -1,5 +1,5 @@
-// PostgreSQL as a server of its own under pgbench: benchmarks/peers/postgres/tpcb.py, which says what goes over the
-// pipe.
+// PostgreSQL under pgbench, as a server of its own. benchmarks/peers/postgres/tpcb.py is its program and describes the
+// messages on the pipe.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,25 @@
 
 namespace loam::bench {
 
-/// TPC-B-like tables in a server on this machine, tuned as far as it goes without durability. Owner: the suite. One
-/// thread. Throws std::runtime_error if the program does not do as it is asked, or finds sums that do not agree.
+/// TPC-B-like tables in a PostgreSQL server on this machine, which is tuned as far as possible without durability.
+/// Owner: the suite. Threads: one. Throws std::runtime_error if the program does not answer as expected or finds sums
+/// that do not agree.
 class Postgres {
  public:
+  /// The result of one run.
   struct Measured {
-    double per_second = 0;  ///< transactions, pgbench's count
-    double latency_ms = 0;  ///< their mean
+    double per_second = 0;  ///< transactions per second, by pgbench
+    double latency_ms = 0;  ///< mean latency of a transaction
   };
 
-  /// kUnavailable if there is no PostgreSQL here: the message says what to run. `program`: tpcb.py; empty: that of the
-  /// tree which this program was built from.
+  /// Starts the server. kUnavailable: there is no PostgreSQL here; the message says how to install it. `program`:
+  /// tpcb.py; empty: the one in the source tree of this program.
   static Result<std::unique_ptr<Postgres>> start(const std::filesystem::path& program);
 
   std::string version() const;
-  /// New tables, with so many accounts a branch.
+  /// Creates new tables with `accounts` accounts for each branch.
   void fill(uint64_t branches, uint64_t accounts);
-  /// So many clients for so long.
+  /// Runs pgbench with `clients` clients for `seconds` seconds.
   Measured run(size_t clients, uint64_t seconds, uint64_t seed);
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-/// An answer takes seconds, a load at most a minute.
+/// Time limit of a reply. A reply takes seconds, a load at most a minute.
 constexpr int kAnswerMs = 600'000;
 
 /// The part of a child between fork and exec: system calls only.
@@ -52,7 +52,7 @@ Result<std::unique_ptr<PeerProgram>> PeerProgram::start(Options options) {
   const pid_t pid = fork();
   if (pid == 0) become(arguments.data(), theirs.get());
   if (pid < 0) throw std::runtime_error("fork: error " + std::to_string(errno));
-  theirs.reset();  // so that its end is seen
+  theirs.reset();  // so that this process sees the end of the program
   std::unique_ptr<PeerProgram> program(new PeerProgram(std::move(options), pid, std::move(ours)));
   json& first = *program->first_;
   try {
@@ -66,7 +66,7 @@ Result<std::unique_ptr<PeerProgram>> PeerProgram::start(Options options) {
 }
 
 PeerProgram::~PeerProgram() {
-  pipe_.reset();  // the program ends with its input; if it is in the middle of something, that is of no use any more
+  pipe_.reset();  // the program ends with its input; an unfinished command is not needed any more
   kill(pid_, SIGTERM);
   waitpid(pid_, nullptr, 0);
 }

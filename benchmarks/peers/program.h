@@ -1,4 +1,4 @@
-// Peers that are driven by a program of their own: one JSON object a line, commands in, answers out.
+// Runs peers that have a driver program of their own: commands and replies are one JSON object a line.
 #pragma once
 
 #include <memory>
@@ -10,29 +10,31 @@
 #include <sys/types.h>
 
 #include "common/base/status.h"
-#include "common/net/tcp_socket.h"
+#include "common/net/tcp/tcp_socket.h"
 
 namespace loam::bench {
 
-/// Role: starts such a program, asks it, ends it; it is told to end (SIGTERM) when this one ends in whatever way.
-/// Owner: the class that speaks for the peer. One thread. Throws std::runtime_error if the program does not do as it is
-/// asked.
+/// A driver program: starts it, sends commands, and ends it. The kernel sends it SIGTERM when this program ends for any
+/// reason. Owner: the class of the peer. Threads: one. Throws std::runtime_error if the program does not answer as
+/// expected.
 class PeerProgram {
  public:
   struct Options {
-    std::string peer;                    ///< its name in messages
-    std::string setup;                   ///< what installs it
-    std::vector<std::string> arguments;  ///< the interpreter and the program first, both paths
+    std::string peer;                    ///< name of the peer in messages
+    std::string setup;                   ///< command that installs the peer
+    std::vector<std::string> arguments;  ///< paths of interpreter and program, then arguments
   };
 
-  /// With its first line. kUnavailable if it is not there, or that line says `error`: the message says what to run.
+  /// Starts the program and reads its first line. kUnavailable: the program is missing, or the line has an `error`; the
+  /// message says how to install the peer.
   static Result<std::unique_ptr<PeerProgram>> start(Options options);
   ~PeerProgram();
   PeerProgram(const PeerProgram&) = delete;
   PeerProgram& operator=(const PeerProgram&) = delete;
 
+  /// The object of the first line.
   const nlohmann::json& first() const { return *first_; }
-  /// Its answer; an `error` in it is thrown.
+  /// Sends a command and returns the reply. Throws if the reply has an `error`.
   nlohmann::json command(const nlohmann::json& command);
 
  private:
@@ -42,7 +44,7 @@ class PeerProgram {
 
   const Options options_;
   const pid_t pid_;
-  net::Fd pipe_;  // both ways
+  net::Fd pipe_;  // for both directions
   std::string read_;
   std::unique_ptr<nlohmann::json> first_;
 };

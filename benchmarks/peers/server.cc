@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "benchmarks/measure.h"
-#include "common/net/tcp_socket.h"
+#include "benchmarks/harness/measure.h"
+#include "common/net/tcp/tcp_socket.h"
 
 namespace loam::bench {
 namespace {

@@ -1,4 +1,4 @@
-// Servers as processes pinned to a core, and the processor time that they take.
+// Runs server processes pinned to a core and measures their CPU time.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 #include <sched.h>
 #include <sys/types.h>
 
-#include "common/net/address.h"
+#include "common/net/transport/address.h"
 
 namespace loam::bench {
 
-/// Processor time of a server since its start, nanoseconds.
+/// CPU time of a server since its start, nanoseconds.
 struct ServerCpu {
   uint64_t serving_ns = 0;  ///< of the thread that serves the connections under load
   uint64_t process_ns = 0;  ///< of all threads
 };
 
-/// Of a process's threads: name and nanoseconds on a processor, from /proc. Empty if the process is gone.
+/// The CPU times of the threads of a process by name, nanoseconds, from /proc. Empty if the process is gone.
 std::map<std::string, uint64_t> thread_times(pid_t process);
 
-/// Role: one server process, from its start to its end; it dies with this program. Owner: the suite. Throws
-/// std::runtime_error if it does not start, or has ended when it is asked something.
+/// One server process from its start to its end; the kernel kills it when this program ends. Owner: the suite. Throws
+/// std::runtime_error if the server does not start or has ended when a function needs it.
 class ServerProcess {
  public:
   struct Options {
     std::string program;
     std::vector<std::string> arguments;
     std::filesystem::path log;
-    size_t core = 0;             ///< the one that it may use
-    std::string serving_thread;  ///< its name begins so
+    size_t core = 0;             ///< the core to which the process is pinned
+    std::string serving_thread;  ///< prefix of the name of the thread that serves connections
   };
 
   explicit ServerProcess(const Options& options);
@@ -44,9 +44,9 @@ class ServerProcess {
   ServerProcess& operator=(const ServerProcess&) = delete;
 
   ServerCpu cpu() const;
-  /// Waits for a line of the log with "serving at ADDRESS", what Loam's servers say once they serve.
+  /// Waits for the log line "serving at ADDRESS", which Loam's servers write when they serve, and returns the address.
   std::string wait_serving() const;
-  /// Waits until somebody listens there.
+  /// Waits until a server listens at the address.
   void wait_listening(const net::Address& address) const;
 
  private:
@@ -57,27 +57,28 @@ class ServerProcess {
   pid_t pid_ = -1;
 };
 
-/// The address that a line of a server's log names: "serving at tcp://127.0.0.1:7400, administration at …".
+/// The address in a log line of a server: "serving at tcp://127.0.0.1:7400, administration at …". Empty if the line is
+/// another one.
 std::optional<std::string> serving_address(std::string_view line);
 
-/// A port of 127.0.0.1 that nobody listens on at the moment.
+/// An address of 127.0.0.1 with a port on which no server listens at the moment.
 net::Address free_address();
 
-/// memcached and a cluster of one commit manager and one storage node, side by side on one core; this thread is bound
-/// to another one. Their logs and nothing else lie in a folder of their own, which goes with them.
+/// memcached and a cluster of one commit manager and one storage node, on the same core. This thread is bound to
+/// another core meanwhile. The logs are in a temporary folder, which the destructor removes.
 class Servers {
  public:
   struct Options {
     std::string memcached = "memcached";
-    std::filesystem::path programs;  ///< the folder of loam-storage-node and loam-commit-manager; empty: this program's
-    uint64_t memory_bytes = uint64_t{1280} << 20;  ///< of each server
-    size_t connections = 16;                       ///< the most at one time
-    std::string spin = "100us";                    ///< of the storage node
-    /// memcached's -R: requests of a connection that it answers before it turns to another one.
+    std::filesystem::path programs;                ///< folder of the server programs; empty: the folder of this program
+    uint64_t memory_bytes = uint64_t{1280} << 20;  ///< memory of each server
+    size_t connections = 16;                       ///< upper bound on open connections
+    std::string spin = "100us";                    ///< the storage node's option --spin
+    /// memcached's option -R: requests of one connection that it answers before it serves another connection.
     size_t requests_per_event = 1024;
   };
 
-  /// Why the comparison cannot be made here: programs that are missing, too few cores. Empty: it can.
+  /// Explains why the comparison cannot run here: missing programs or too few cores. Empty if it can.
   static std::string missing(const Options& options);
 
   explicit Servers(const Options& options);
@@ -91,7 +92,7 @@ class Servers {
   const std::string& manager_address() const { return manager_address_; }
 
  private:
-  const cpu_set_t cores_before_;  // of this thread
+  const cpu_set_t cores_before_;  // affinity of this thread before
   std::filesystem::path folder_;
   net::Address memcached_address_;
   std::string manager_address_;

@@ -2,17 +2,17 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# In the order of dependence, users first: what a linker reads once from left to right.
+# The archives in the order of dependence, users first, because a linker reads them once from left to right.
 set(LOAM_CLIENT_LIBRARIES loam_client loam_client_index loam_bdtree loam_bdtree_cache loam_bdtree_node loam_bdtree_key loam_bdtree_entries loam_bdtree_store
-                          loam_client_driver loam_client_core loam_rpc loam_net loam_fiber loam_wire
+                          loam_client_driver loam_client_core loam_rpc loam_net loam_net_tcp loam_net_rdma loam_net_link
+                          loam_net_transport loam_fiber loam_wire
                           loam_schema loam_snapshot loam_base)
 install(TARGETS ${LOAM_CLIENT_LIBRARIES} loam_flags EXPORT loamTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)
 if(LOAM_LTO)
-  # Our programs link the bytecode in these archives, others the object code beside it: any compiler of any version, and
-  # with options of its own.
-  # g++ 12 warns at -O3 of what cannot happen, as of std::string's operator+ (GCC bug 105651): it sees that only where it
-  # writes object code.
+  # The archives contain bytecode and object code. Programs of this tree link the bytecode; programs of other projects
+  # link the object code, with any compiler and options. g++ 12 gives false warnings at -O3, for example for operator+ of
+  # std::string (GCC bug 105651), and only where it writes object code.
   foreach(library ${LOAM_CLIENT_LIBRARIES})
     target_compile_options(${library} PRIVATE -ffat-lto-objects -Wno-stringop-overflow -Wno-stringop-overread
                                               -Wno-array-bounds -Wno-maybe-uninitialized)
@@ -28,11 +28,12 @@ endif()
 set_target_properties(loam_client PROPERTIES EXPORT_NAME client)
 target_compile_features(loam_client INTERFACE cxx_std_20)
 
-# What lies beside loam/client in include/ is for other parts of the product.
+# The other folders of include/ beside loam/client are for other parts of the product, and are not installed.
 install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/../include/loam/client DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/loam
   COMPONENT client FILES_MATCHING PATTERN *.h)
-# Of common/, what the public headers include; they name it "common/…", which include/loam makes right.
-foreach(header base/assert.h base/bytes.h base/ids.h base/statistics.h base/status.h net/transport_counters.h schema/arrow.h schema/chunk.h schema/predicate.h schema/projection.h
+# The headers of common/ that the public headers include. They include them as "common/…"; the include path
+# include/loam makes these names valid.
+foreach(header base/assert.h base/bytes.h base/ids.h base/statistics.h base/status.h net/transport/transport_counters.h schema/arrow.h schema/chunk.h schema/predicate.h schema/projection.h
                schema/query.h schema/row.h schema/schema.h schema/value.h)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/common/${header}
@@ -47,7 +48,7 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/loamConfigVersion.c
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/loamConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/loamConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/loam COMPONENT client)
 
-# The prefix of pkg-config's file is that of the installation, known when it runs.
+# The prefix in pkg-config's file is that of the installation, which is known only when it runs.
 string(REPLACE ";" " -l" LOAM_PC_LIBRARIES "-l${LOAM_CLIENT_LIBRARIES}")
 if(LOAM_ASSERTIONS)
   set(LOAM_PC_DEFINITIONS " -DLOAM_ASSERTIONS=1")

@@ -1,7 +1,8 @@
 # cmake -DARCHIVE=lib.a -DOBJCOPY=objcopy -DREADELF=readelf -P object_code.cmake
 #
-# Leaves only object code in an archive that was compiled with -flto -ffat-lto-objects. Bytecode can be read only by the
-# very compiler that wrote it, and g++ would compile it again in every program that links the archive.
+# Removes the bytecode from an archive that was compiled with -flto -ffat-lto-objects, and leaves the object code. Only
+# the compiler that wrote the bytecode can read it, and g++ would compile it again in every program that links the
+# archive.
 execute_process(COMMAND ${READELF} --symbols --wide ${ARCHIVE} OUTPUT_VARIABLE symbols
                 COMMAND_ERROR_IS_FATAL ANY)
 if(symbols MATCHES "__gnu_lto_slim")

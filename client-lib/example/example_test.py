@@ -1,5 +1,5 @@
-"""The library as its users meet it: installed under a prefix, found by find_package and by pkg-config, in a program
-that is built outside of the tree and talks to a cluster of processes."""
+"""Tests the library as users have it: installed under a prefix, and found by find_package and by pkg-config. The test
+builds a program with the installed library outside of the tree, and runs it with a cluster of processes."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-// A program of its own that uses an installed Loam: makes two accounts, moves money, sums up by a shared scan.
+// A program that uses an installed Loam: creates two accounts, moves money, and sums the balances by a shared scan.
 #include <cstdio>
 
 #include <loam/client/client.h>
@@ -16,7 +16,7 @@ Status run(const char* address) {
     LOAM_RETURN_IF_ERROR(tx.insert(accounts, Key(1), {Value::text("Ada"), Value::int64(100)}));
     return tx.insert(accounts, Key(2), {Value::text("Grace"), Value::int64(50)});
   }));
-  // Runs again, after a random wait, if another transaction was in the way.
+  // After a conflict with another transaction it runs again, after a random wait.
   LOAM_RETURN_IF_ERROR(client->run_transaction([&](Transaction& tx) -> Status {
     LOAM_ASSIGN_OR_RETURN(Record from, tx.get(accounts, Key(1)));
     LOAM_ASSIGN_OR_RETURN(Record to, tx.get(accounts, Key(2)));

@@ -1,5 +1,5 @@
-"""Every installed header compiles alone by g++, and all of them together by clang, with nothing but the installed tree;
-and internal headers are not installed."""
+"""Tests that every installed header compiles alone by g++, and all of them together by clang, with the installed tree
+only; and that internal headers are not installed."""
 
 import concurrent.futures
 import os
@@ -16,7 +16,7 @@ INTERNAL = ("recoverer.h", "client_impl.h", "engine.h")
 
 
 def compile_headers(compiler, flags, headers):
-    """Compiles one source that includes `headers`; returns the compiler's errors, or an empty text."""
+    """Compiles one source that includes `headers`. Returns the compiler's errors, or an empty text."""
     # -pedantic-errors would refuse __int128, which the library asks for with -std=gnu++20.
     command = [compiler, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *flags, "-x", "c++", "-"]
     source = "".join(f'#include "{header}"\n' for header in headers)
@@ -26,7 +26,7 @@ def compile_headers(compiler, flags, headers):
 
 def main():
     if CLANG is None:
-        print("clang is not installed: g++ alone is tested")
+        print("clang is not installed: only g++ is tested")
     with tempfile.TemporaryDirectory() as scratch:
         prefix = pathlib.Path(scratch)
         install(BUILD, prefix)

@@ -1,4 +1,4 @@
-"""An installed client library, programs that are built against it, and a cluster of processes that they talk to."""
+"""Functions for tests that install the client library, build programs with it, and run them with a cluster."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-# clang's newest version first; a machine without clang tests g++ alone, and says so.
+# The newest clang first. A machine without clang tests g++ only, and says so.
 CLANG = next((name for name in ("clang++-19", "clang++") if shutil.which(name)), None)
 
 
@@ -17,7 +17,7 @@ def fail(text):
 
 
 def run(*command, **options):
-    """Its output; ends the test if it fails."""
+    """Runs a command and returns its output; ends the test if the command fails."""
     result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300, **options)
     if result.returncode != 0:
         fail(f"exit code {result.returncode} of {' '.join(str(c) for c in command)}\n{result.stdout}\n{result.stderr}")
@@ -33,12 +33,12 @@ def pkg_config(prefix, *questions):
     return run("pkg-config", *questions, "loam", env={**os.environ, "PKG_CONFIG_PATH": str(config)}).split()
 
 
-# On a busy machine a client may not get the processor for seconds; these tests are about something else.
+# Long leases, because on a busy machine a client may not run for seconds. These tests do not test leases.
 LEASES = ("--client-lease", "1min", "--node-lease", "1min", "--max-transaction-age", "10min")
 
 
 def _serve(*command):
-    """Starts a server; its process and the address that it serves at."""
+    """Starts a server and returns its process and its address."""
     process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = []
     for line in process.stdout:
@@ -51,7 +51,7 @@ def _serve(*command):
 
 @contextlib.contextmanager
 def cluster(manager, node, memory="64MiB"):
-    """The address of a commit manager with one storage node."""
+    """Starts a commit manager with one storage node and yields its address."""
     servers = []
     try:
         process, address = _serve(manager, "--listen", "tcp://127.0.0.1:0", "--admin", "", *LEASES)

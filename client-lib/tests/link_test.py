@@ -1,5 +1,5 @@
-"""Programs and shared objects that link the installed archives, by g++ and by clang, without and with link-time
-optimisation of their own, run against a cluster of processes."""
+"""Tests programs and shared objects that link the installed archives, built by g++ and by clang, with and without
+link-time optimisation, against a cluster of processes."""
 
 import concurrent.futures
 import os
@@ -17,7 +17,7 @@ LEVELS = (("-O0",), ("-O1",), ("-O2",), ("-O3",), ("-O1", "-flto=auto"))
 
 
 def programs(folder, prefix):
-    """Commands that build, by the program that each makes."""
+    """Returns the build commands, by the program that each of them builds."""
     cflags, libs = pkg_config(prefix, "--cflags"), pkg_config(prefix, "--libs")
     commands = {}
     for level in LEVELS:
@@ -48,7 +48,7 @@ def expect_right(*command):
 
 def main():
     if CLANG is None:
-        print("clang is not installed: g++ alone is tested")
+        print("clang is not installed: only g++ is tested")
     with tempfile.TemporaryDirectory() as scratch:
         folder, prefix = pathlib.Path(scratch), pathlib.Path(scratch) / "prefix"
         install(BUILD, prefix)

@@ -1,4 +1,4 @@
-// A program that knows nothing of Loam: loads a shared object, calls it, unloads it, twice.
+// A program without Loam that loads a shared object, calls it and unloads it, twice.
 #include <cstdio>
 #include <string>
 

@@ -1,5 +1,5 @@
-"""Archives that are compiled with link-time optimisation lose their bytecode when they are installed, and those that hold
-nothing else are refused: client-lib/cmake/object_code.cmake."""
+"""Tests client-lib/cmake/object_code.cmake: an installed archive loses the bytecode of link-time optimisation, and an
+archive with bytecode only is refused."""
 
 import pathlib
 import subprocess
@@ -30,10 +30,10 @@ def main():
         folder = pathlib.Path(scratch)
         both = archive(folder, "both", "-ffat-lto-objects")
         if ".gnu.lto_" not in run("readelf", "-SW", both):
-            fail("the archive of this test has no bytecode to begin with")
+            fail("the compiler wrote no bytecode into the archive of this test")
         done = leave_object_code(both)
         if done.returncode != 0 or "lto" in run("readelf", "-SW", both) or "__gnu_lto" in run("nm", both):
-            fail(f"bytecode is left in the archive\n{done.stderr}")
+            fail(f"the archive still has bytecode\n{done.stderr}")
         user = folder / "user.cc"
         user.write_text("int answer(); int main() { return answer() == 42 ? 0 : 1; }\n")
         for compiler in ["g++"] + ([CLANG] if CLANG else []):
@@ -42,7 +42,7 @@ def main():
         slim = archive(folder, "slim", "-fno-fat-lto-objects")
         refused = leave_object_code(slim)
         if refused.returncode == 0 or "-ffat-lto-objects" not in refused.stderr:
-            fail(f"an archive of bytecode alone is not refused\n{refused.stderr}")
+            fail(f"an archive with bytecode only is not refused\n{refused.stderr}")
     print("ok")
 
 

@@ -1,4 +1,4 @@
-// A shared object with the client library inside, as an extension of a database or an interpreter is; load_plugin.cc
+// A shared object that contains the client library, like an extension of a database or an interpreter. load_plugin.cc
 // loads it.
 #include <cstdio>
 

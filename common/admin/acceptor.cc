@@ -26,7 +26,8 @@ Status cannot_listen(const std::string& address, std::string_view why) {
 }  // namespace
 
 Result<int> Acceptor::listen(const std::string& address) {
-  auto addresses = addresses_to_listen_at(address);
+  auto addresses = resolve_listen_addresses(address);
+  // The error of a wrong address is kUnavailable, too, with the cause in the message.
   if (!addresses.ok()) return cannot_listen(address, addresses.status().message());
   return listen(*std::move(addresses), address);
 }
@@ -35,8 +36,8 @@ Result<int> Acceptor::listen(std::vector<SocketAddress> addresses, const std::st
   auto listeners = listen_at(std::move(addresses));
   if (!listeners.ok()) return cannot_listen(name, listeners.status().message());
   listeners_ = *std::move(listeners);
-  end_ = ::eventfd(0, EFD_CLOEXEC);
-  if (end_ < 0) return cannot_listen(name, std::strerror(errno));
+  stop_fd_ = ::eventfd(0, EFD_CLOEXEC);
+  if (stop_fd_ < 0) return cannot_listen(name, std::strerror(errno));
   return port_of(listeners_.front());
 }
 
@@ -47,13 +48,14 @@ void Acceptor::start(Receiver receiver) {
 }
 
 void Acceptor::stop() {
+  // The eventfd stays readable, so the thread also ends if it polls later.
   if (thread_.joinable()) {
     const uint64_t one = 1;
-    static_cast<void>(::write(end_, &one, sizeof(one)));
+    static_cast<void>(::write(stop_fd_, &one, sizeof(one)));
     thread_.join();
   }
   for (const int listener : std::exchange(listeners_, {})) ::close(listener);
-  if (end_ >= 0) ::close(std::exchange(end_, -1));
+  if (stop_fd_ >= 0) ::close(std::exchange(stop_fd_, -1));
 }
 
 bool Acceptor::accept_one(int listener) const {
@@ -62,7 +64,7 @@ bool Acceptor::accept_one(int listener) const {
     receiver_(fd);
     return true;
   }
-  // Anything else is the fate of one connection (ECONNABORTED and the like).
+  // Any other error, such as ECONNABORTED, concerns one connection only.
   if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return true;
   log_warning(std::string("administration: connections wait: ") + std::strerror(errno) +
               "; raise the limit on open files (ulimit -n, or LimitNOFILE of a service)");
@@ -70,9 +72,9 @@ bool Acceptor::accept_one(int listener) const {
 }
 
 void Acceptor::run() {
-  std::vector<pollfd> sources = {{end_, POLLIN, 0}};
+  std::vector<pollfd> sources = {{stop_fd_, POLLIN, 0}};
   for (const int listener : listeners_) sources.push_back({listener, POLLIN, 0});
-  // Waits for the first `count` of the sources. False: the thread is to end.
+  // Waits for the first `count` of the sources. False: stop() has been called.
   const auto wait = [&](size_t count, int timeout_ms) {
     for (pollfd& source : sources) source.revents = 0;
     static_cast<void>(::poll(sources.data(), count, timeout_ms));
@@ -82,6 +84,7 @@ void Acceptor::run() {
     const bool accepted = std::all_of(sources.begin() + 1, sources.end(), [&](const pollfd& source) {
       return source.revents == 0 || accept_one(source.fd);
     });
+    // The pause watches stop_fd_ alone. The waiting connection would make its listener readable at once.
     if (!accepted && !wait(1, kNoDescriptorsPauseMs)) return;
   }
 }

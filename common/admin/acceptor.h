@@ -1,4 +1,4 @@
-// Accepts the connections of an administration port.
+// The acceptor of connections to an administration port.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,16 @@
 
 namespace loam {
 
-/// Role: listening sockets and the thread that accepts from them. gRPC's own listener stops for ever at the first
-/// accept that fails, which a process without free descriptors makes happen; this one says so in the log, waits for
-/// kNoDescriptorsPauseMs and goes on. Owner: GrpcServer. Threads: start(), stop() and the destructor from one; the
-/// receiver runs on the acceptor's own thread.
+/// The listening sockets of an administration port, and the thread that accepts connections from them.
+///
+/// gRPC's own listener stops for ever at the first accept that fails, as it does in a process without free file
+/// descriptors. The acceptor logs such a failure, waits for kNoDescriptorsPauseMs and tries again.
+///
+/// Owner: GrpcServer. Threads: start(), stop() and the destructor from one thread; the receiver runs on the
+/// acceptor's own thread.
 class Acceptor {
  public:
-  /// Takes an accepted socket, which does not block, and owns it.
+  /// Receives an accepted, non-blocking socket, and owns it.
   using Receiver = std::function<void(int fd)>;
 
   Acceptor() = default;
@@ -25,26 +28,26 @@ class Acceptor {
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  /// Listens on "host:port", at every address of a host name; port 0 takes a free port, the same at all of them. The
-  /// port that was taken, or kUnavailable: an address is in use, or the host is none of this machine.
+  /// Listens on "host:port", at every address of the host name. Port 0 chooses a free port, which is the same at all
+  /// addresses. Returns the port. kUnavailable: an address is in use, or the host is not this machine.
   Result<int> listen(const std::string& address);
-  /// Listens at these addresses, which have one port or port 0. `name` stands for them in errors.
+  /// Listens at these addresses, which all have the same port or port 0. `name` stands for them in messages.
   Result<int> listen(std::vector<SocketAddress> addresses, const std::string& name);
-  /// Begins to accept.
+  /// Starts the thread, which accepts connections.
   void start(Receiver receiver);
-  /// Closes the port; no more sockets reach the receiver. Idempotent.
+  /// Ends the thread and closes the port. The receiver gets no more sockets. Idempotent.
   void stop();
 
-  /// How long the acceptor waits for descriptors before it tries again.
+  /// Pause after a failure because of missing file descriptors, in milliseconds.
   static constexpr int kNoDescriptorsPauseMs = 100;
 
  private:
   void run();
-  /// Accepts a connection, if one waits. False: the process has no descriptor or memory for it, which is logged.
+  /// Accepts a waiting connection. False: the process has no file descriptor or memory for it; the failure is logged.
   bool accept_one(int listener) const;
 
   std::vector<int> listeners_;
-  int end_ = -1;  // eventfd: the thread is to end
+  int stop_fd_ = -1;  // an eventfd that tells the thread to end
   Receiver receiver_;
   std::thread thread_;
 };

@@ -14,14 +14,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 
 namespace loam {
 namespace {
 
-SocketAddress address_at(const std::string& text) { return addresses_to_listen_at(text).value().front(); }
+SocketAddress address_at(const std::string& text) { return resolve_listen_addresses(text).value().front(); }
 
-/// A client's socket.
+/// The socket of a client.
 class Connection {
  public:
   explicit Connection(const SocketAddress& to)
@@ -33,7 +33,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   bool connected() const { return connected_; }
-  /// The server has closed it. Waits.
+  /// Whether the server has closed the connection. Blocks until it sends or closes.
   bool closed() const {
     char byte = 0;
     return ::recv(fd_, &byte, 1, 0) == 0;
@@ -49,7 +49,7 @@ class Connection {
   const bool connected_;
 };
 
-/// Without a server: whether a socket can be bound there.
+/// Whether this machine has the address: a socket can be bound to it. Needs no server.
 bool machine_has(const SocketAddress& address) {
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool bound = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0;
@@ -72,11 +72,11 @@ TEST(Acceptor, AcceptedSocketsSendWithoutDelay) {
   const Connection client(address_at("127.0.0.1:0"), *port);
   ASSERT_TRUE(client.connected());
   auto told = no_delay.get_future();
-  ASSERT_EQ(told.wait_for(testing::kPatience), std::future_status::ready);
+  ASSERT_EQ(told.wait_for(testing::kTestTimeout), std::future_status::ready);
   EXPECT_EQ(told.get(), 1);
 }
 
-TEST(Acceptor, AcceptsAtEveryAddressByOnePort) {
+TEST(Acceptor, AcceptsAtEveryAddressOnOnePort) {
   const std::vector<SocketAddress> addresses = {address_at("127.0.0.2:0"), address_at("127.0.0.1:0")};
   Acceptor acceptor;
   const auto port = acceptor.listen(addresses, "a name");
@@ -94,14 +94,14 @@ TEST(Acceptor, AcceptsAtEveryAddressByOnePort) {
   EXPECT_EQ(accepted, 2);
 }
 
-TEST(Acceptor, AHostNameIsServedAtAllOfItsAddresses) {
+TEST(Acceptor, ListensAtAllAddressesOfAHostName) {
   Acceptor acceptor;
   const auto port = acceptor.listen("localhost:0");
   ASSERT_TRUE(port.ok()) << port.status().to_string();
   acceptor.start([](int fd) { ::close(fd); });
   for (const char* const text : {"127.0.0.1:0", "[::1]:0"}) {
     const SocketAddress address = address_at(text);
-    const auto named = addresses_to_listen_at("localhost:0").value();
+    const auto named = resolve_listen_addresses("localhost:0").value();
     const bool meant =
         std::ranges::any_of(named, [&](const SocketAddress& one) { return one.to_string() == address.to_string(); });
     if (!meant || !machine_has(address)) continue;  // a machine without IPv6
@@ -111,7 +111,7 @@ TEST(Acceptor, AHostNameIsServedAtAllOfItsAddresses) {
   }
 }
 
-TEST(Acceptor, AnAddressThatIsNotOfThisMachineIsLeftOut) {
+TEST(Acceptor, SkipsAddressesOfOtherMachines) {
   const SocketAddress elsewhere = address_at("192.0.2.1:0");  // reserved for documentation (RFC 5737)
   if (machine_has(elsewhere)) GTEST_SKIP() << "this machine has every address (net.ipv4.ip_nonlocal_bind)";
   {
@@ -126,7 +126,7 @@ TEST(Acceptor, AnAddressThatIsNotOfThisMachineIsLeftOut) {
   EXPECT_NE(none.status().message().find("192.0.2.1:0"), std::string_view::npos) << none.status().message();
 }
 
-TEST(Acceptor, AnAddressInUseIsNamed) {
+TEST(Acceptor, ErrorNamesTheAddressInUse) {
   Acceptor first;
   const int port = first.listen("127.0.0.2:0").value();
   const std::string text = ":" + std::to_string(port);
@@ -134,10 +134,10 @@ TEST(Acceptor, AnAddressInUseIsNamed) {
   const auto refused = second.listen({address_at("127.0.0.1" + text), address_at("127.0.0.2" + text)}, "a name");
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
   EXPECT_NE(refused.status().message().find("127.0.0.2" + text), std::string_view::npos) << refused.status().message();
-  EXPECT_FALSE(Connection(address_at("127.0.0.1" + text)).connected()) << "no part of it listens";
+  EXPECT_FALSE(Connection(address_at("127.0.0.1" + text)).connected()) << "it listens nowhere";
 }
 
-TEST(Acceptor, TheIPv4WildcardLeavesIPv6Alone) {
+TEST(Acceptor, IPv4WildcardDoesNotListenOnIPv6) {
   if (!machine_has(address_at("[::1]:0"))) GTEST_SKIP() << "this machine has no IPv6";
   Acceptor acceptor;
   const int port = acceptor.listen("0.0.0.0:0").value();
@@ -145,7 +145,7 @@ TEST(Acceptor, TheIPv4WildcardLeavesIPv6Alone) {
   EXPECT_FALSE(Connection(address_at("[::1]:0"), port).connected());
 }
 
-TEST(Acceptor, AnEmptyHostStandsForBothFamilies) {
+TEST(Acceptor, EmptyHostListensOnIPv4AndIPv6) {
   if (!machine_has(address_at("[::1]:0"))) GTEST_SKIP() << "this machine has no IPv6";
   Acceptor acceptor;
   const auto port = acceptor.listen(":0");

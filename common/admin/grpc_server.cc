@@ -11,7 +11,7 @@
 namespace loam {
 namespace {
 
-// gRPC's own lines go where all others go, and are limited as those are: its peers may cause them at will.
+// Writes the log lines of gRPC into Loam's log, with its rate limit: a peer can cause any number of them.
 void log_for_grpc(gpr_log_func_args* line) {
   log(line->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning : LogLevel::kInfo,
       "gRPC: " + std::string(line->message));
@@ -23,8 +23,10 @@ void set_limits(grpc::ServerBuilder& builder, const GrpcLimits& limits) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(limits.idle));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(limits.probe_after));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(limits.probe_timeout));
+  // Pings also go to peers without an open call, because such a peer may be gone, too.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit: these are its own
+  // Without this, gRPC stops its own keep-alive pings after two pings without data.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
 }  // namespace
@@ -61,6 +63,8 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address
                                                       const GrpcLimits& limits) {
   gpr_set_log_function(log_for_grpc);
   grpc::EnableDefaultHealthCheckService(true);
+  // The port is opened before gRPC starts, so that a port in use is reported without a running server. gRPC gets no
+  // port of its own: the acceptor hands it connected sockets.
   auto acceptor = std::make_unique<Acceptor>();
   LOAM_ASSIGN_OR_RETURN(const int port, acceptor->listen(address));
   grpc::ServerBuilder builder;
@@ -70,7 +74,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {
-    return Status(StatusCode::kUnavailable, "gRPC does not start for administration on " + address);
+    return Status(StatusCode::kUnavailable, "gRPC cannot start the administration on " + address);
   }
   const std::string host = address.substr(0, address.rfind(':') + 1);
   return std::unique_ptr<GrpcServer>(
@@ -94,9 +98,10 @@ GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acc
 GrpcServer::~GrpcServer() { stop(); }
 
 void GrpcServer::stop() {
+  // The acceptor stops before the server, so that no socket reaches a server that shuts down.
   set_serving(false);
   acceptor_->stop();
-  server_->Shutdown(std::chrono::system_clock::now() + kGrace);
+  server_->Shutdown(std::chrono::system_clock::now() + kShutdownGracePeriod);
   server_->Wait();
 }
 

@@ -1,4 +1,4 @@
-// What the administrations of the servers share: a port, health, and errors.
+// The common part of the servers' gRPC administrations: a port, the health service, and errors.
 #pragma once
 
 #include <chrono>
@@ -12,41 +12,44 @@
 
 namespace loam {
 
-/// As gRPC tells it; the message stays.
+/// Converts a status into that of gRPC, with the same message.
 grpc::Status to_grpc(const Status& status);
 
-/// How long a peer may hold a connection without using it. Without such limits a peer that says nothing, or whose host
-/// is gone, keeps a descriptor of the server for ever.
+/// Time limits of connections. Without them a peer that sends nothing, or whose host is gone, would keep a file
+/// descriptor of the server for ever.
 struct GrpcLimits {
-  std::chrono::milliseconds handshake{5'000};      ///< until the HTTP/2 settings have come, as long as on the data path
-  std::chrono::milliseconds idle{60'000};          ///< without a call; gRPC's clients connect again by themselves
-  std::chrono::milliseconds probe_after{10'000};   ///< a peer that is silent for this time is sent a ping
-  std::chrono::milliseconds probe_timeout{5'000};  ///< and must answer it within this time
+  std::chrono::milliseconds handshake{5'000};  ///< until the HTTP/2 settings have arrived; the same as on the data path
+  std::chrono::milliseconds idle{60'000};      ///< without a call; clients of gRPC connect again by themselves
+  std::chrono::milliseconds probe_after{10'000};   ///< silence of a peer after which the server sends it a ping
+  std::chrono::milliseconds probe_timeout{5'000};  ///< time within which the peer must answer the ping
 };
 
-/// Role: a gRPC server with one service of its owner's, and the standard health service (grpc.health.v1.Health) beside
-/// it, which says NOT_SERVING until set_serving(true). Owner: a server's administration, which also owns the service.
-/// Threads: gRPC's own run the handlers; set_serving() from any; the rest from one.
+/// A gRPC server with one service of its owner and the standard health service (grpc.health.v1.Health), which answers
+/// NOT_SERVING until set_serving(true).
+///
+/// Owner: the administration of a server, which also owns the service. Threads: gRPC's own threads run the handlers;
+/// set_serving() from any thread, the other functions from one.
 class GrpcServer {
  public:
-  /// Listens on "host:port" (Acceptor::listen()); port 0 takes a free one. kUnavailable if the port is in use.
+  /// Starts a server that listens on "host:port", as Acceptor::listen() does. kUnavailable: the port is in use.
   static Result<std::unique_ptr<GrpcServer>> start(const std::string& address, grpc::Service& service,
                                                    const GrpcLimits& limits = {});
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
-  /// Ends: health says NOT_SERVING, no more calls are taken, and those under way are cancelled after kGrace.
-  /// Idempotent.
+  /// Stops the server: the health service answers NOT_SERVING, new calls are refused, and running calls are cancelled
+  /// after kShutdownGracePeriod. Idempotent.
   void stop();
 
+  /// Sets the answer of the health service.
   void set_serving(bool serving);
 
-  /// With the port that was taken.
+  /// The address with its real port.
   const std::string& address() const { return address_; }
 
-  /// For calls under way at stop(). Handlers that wait look whether they were cancelled.
-  static constexpr std::chrono::milliseconds kGrace{200};
+  /// Time for running calls at stop(). A handler that waits must check whether its call was cancelled.
+  static constexpr std::chrono::milliseconds kShutdownGracePeriod{200};
 
  private:
   GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acceptor> acceptor,

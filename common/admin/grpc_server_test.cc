@@ -19,13 +19,13 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/base/log_limit.h"
-#include "common/testing/patience.h"
+#include "common/base/log_rate_limiter.h"
+#include "common/testing/eventually.h"
 
 namespace loam {
 namespace {
 
-/// gRPC starts no server without a method.
+/// A service with one method, because gRPC does not start a server without a method.
 class OneMethod final : public grpc::Service {
  public:
   OneMethod() {
@@ -35,13 +35,14 @@ class OneMethod final : public grpc::Service {
   }
 };
 
-/// What grpc.health.v1.Health/Check answers for the whole server: the number of its ServingStatus, or −1.
+/// Calls grpc.health.v1.Health/Check for the whole server. Returns the number of its ServingStatus, or −1 if the call
+/// fails.
 int health(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + testing::kPatience);
+  context.set_deadline(std::chrono::system_clock::now() + testing::kTestTimeout);
   grpc::CompletionQueue queue;
   grpc::GenericStub stub(channel);
   const grpc::Slice nothing;  // a HealthCheckRequest without a service
@@ -59,7 +60,7 @@ int health(const std::string& address) {
   return bytes.begin()[1];
 }
 
-TEST(GrpcServer, TellsItsHealth) {
+TEST(GrpcServer, HealthServiceFollowsSetServing) {
   OneMethod service;
   auto server = GrpcServer::start("127.0.0.1:0", service);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
@@ -92,7 +93,7 @@ TEST(GrpcServer, ErrorsKeepTheirMessage) {
   EXPECT_EQ(to_grpc({StatusCode::kInternal, ""}).error_code(), grpc::StatusCode::INTERNAL);
 }
 
-/// A peer that speaks no gRPC.
+/// A peer with a plain TCP socket, which does not speak gRPC.
 class Peer {
  public:
   Peer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
@@ -116,7 +117,7 @@ class Peer {
     char byte = 0;
     return ::recv(fd_, &byte, 1, 0) == 1;
   }
-  /// Reads all that came; whether the server has closed the connection.
+  /// Reads all bytes that have arrived. Returns whether the server has closed the connection.
   bool closed() const {
     char bytes[4'096];
     for (;;) {
@@ -130,10 +131,10 @@ class Peer {
   const int fd_;
 };
 
-/// HTTP/2's preface and empty settings.
+/// The first bytes of an HTTP/2 client: the preface and empty settings.
 constexpr std::string_view kHttp2Begin("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 
-/// Limits of hours, so that a test sees the one that it is about.
+/// Limits of a day. A test shortens the one that it checks, so that no other limit closes the connection first.
 GrpcLimits patient() {
   constexpr std::chrono::hours kLong{24};
   return {.handshake = kLong, .idle = kLong, .probe_after = kLong, .probe_timeout = kLong};
@@ -150,10 +151,10 @@ TEST(GrpcServer, ClosesAConnectionWithoutAHandshake) {
   ASSERT_TRUE(slow.send(kHttp2Begin.substr(0, 20)));
   EXPECT_TRUE(testing::eventually([&] { return silent.closed(); }));
   EXPECT_TRUE(testing::eventually([&] { return slow.closed(); }));
-  EXPECT_EQ(health((*server)->address()), 2) << "others are served";
+  EXPECT_EQ(health((*server)->address()), 2) << "the server still serves other connections";
 }
 
-TEST(GrpcServer, ClosesAConnectionThatDoesNothing) {
+TEST(GrpcServer, ClosesAnIdleConnection) {
   OneMethod service;
   GrpcLimits limits = patient();
   limits.idle = std::chrono::milliseconds(50);
@@ -177,7 +178,7 @@ TEST(GrpcServer, ClosesAConnectionWhosePeerAnswersNoPing) {
 
 std::atomic<size_t> warnings{0};  // relaxed: a count
 
-TEST(GrpcServer, OutOfFileDescriptorsItWaitsSaysSoAndGoesOn) {
+TEST(GrpcServer, AcceptsAgainAfterFileDescriptorsRanOut) {
   OneMethod service;
   auto server = GrpcServer::start("127.0.0.1:0", service);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
@@ -188,21 +189,21 @@ TEST(GrpcServer, OutOfFileDescriptorsItWaitsSaysSoAndGoesOn) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   const Peer late;
   rlimit low = limit;
-  low.rlim_cur = 3;  // those are in use
+  low.rlim_cur = 3;  // the descriptors 0 to 2 are in use
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
-  const bool connected = late.connect((*server)->address());  // by the kernel; the server cannot accept it
+  const bool connected = late.connect((*server)->address());  // the kernel connects; the server cannot accept
   const bool told = testing::eventually([] { return warnings.load(std::memory_order_relaxed) > 0; });
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   set_log_sink(nullptr);
   ASSERT_TRUE(connected && told);
   ASSERT_TRUE(late.send(kHttp2Begin));
-  EXPECT_TRUE(testing::eventually([&] { return late.heard(); })) << "it was served when descriptors were free again";
+  EXPECT_TRUE(testing::eventually([&] { return late.heard(); })) << "accepted when descriptors are free again";
   EXPECT_EQ(health((*server)->address()), 2);
 }
 
 std::vector<std::string> lines;
 
-TEST(GrpcServer, ItsLinesGoIntoTheLogAndFillNoDisk) {
+TEST(GrpcServer, GrpcLinesGoToTheLogUnderItsLimit) {
   OneMethod service;
   auto server = GrpcServer::start("127.0.0.1:0", service);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
@@ -210,10 +211,11 @@ TEST(GrpcServer, ItsLinesGoIntoTheLogAndFillNoDisk) {
   set_log_sink([](LogLevel level, std::string_view line) {
     if (level == LogLevel::kWarning) lines.emplace_back(line);
   });
-  for (uint64_t i = 0; i < LogLimit::kLines + 5; ++i) gpr_log(GPR_ERROR, "a peer sent %s", "nonsense");
-  log_left_out(true);
+  for (uint64_t i = 0; i < LogRateLimiter::kMaxLinesPerWindow + 5; ++i)
+    gpr_log(GPR_ERROR, "a peer sent %s", "nonsense");
+  log_suppressed(true);
   set_log_sink(nullptr);
-  ASSERT_EQ(lines.size(), LogLimit::kLines + 1);
+  ASSERT_EQ(lines.size(), LogRateLimiter::kMaxLinesPerWindow + 1);
   EXPECT_EQ(lines.front(), "gRPC: a peer sent nonsense");
   EXPECT_EQ(lines.back(), "5 lines left out, such as: gRPC: a peer sent nonsense");
 }

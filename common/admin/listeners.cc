@@ -16,9 +16,9 @@
 namespace loam {
 namespace {
 
-/// Connections that the kernel keeps for accept().
+/// Number of connections that the kernel queues for accept().
 constexpr int kBacklog = 128;
-/// Free ports that are tried: another program may hold the port at one of several addresses.
+/// Number of free ports to try. A port that is free at the first address may be in use at another one.
 constexpr int kPortAttempts = 16;
 
 const sockaddr* raw(const SocketAddress& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
@@ -36,7 +36,7 @@ bool has_family(const std::vector<SocketAddress>& addresses, sa_family_t family)
   return std::ranges::any_of(addresses, [&](const SocketAddress& one) { return one.storage.ss_family == family; });
 }
 
-/// Sockets that are closed again unless they are released.
+/// Owns sockets, and closes them unless they are released.
 class Sockets {
  public:
   Sockets() = default;
@@ -58,14 +58,14 @@ void set_option(int fd, int level, int option) {
   static_cast<void>(::setsockopt(fd, level, option, &on, sizeof(on)));
 }
 
-/// A listening socket; -1 and errno if there is none. `only_ipv6`: the socket of `::` leaves IPv4 to another one.
+/// Opens a listening socket. Returns -1 and sets errno on a failure. `only_ipv6`: a socket of `::` does not serve
+/// IPv4, because another socket does.
 int open_listener(const SocketAddress& address, bool only_ipv6) {
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  // Only lets a restarted server take its port while old connections linger; two listeners still collide.
+  // Lets a restarted server bind its port while old connections are in TIME_WAIT. Two listeners still conflict.
   set_option(fd, SOL_SOCKET, SO_REUSEADDR);
-  // Accepted sockets inherit the option. gRPC sets it on the sockets that it opens itself, not on those that it is
-  // given.
+  // Accepted sockets inherit the option. gRPC sets it only on sockets that it opens itself.
   set_option(fd, IPPROTO_TCP, TCP_NODELAY);
   if (only_ipv6 && address.storage.ss_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
   if (::bind(fd, raw(address), address.size) == 0 && ::listen(fd, kBacklog) == 0) return fd;
@@ -75,16 +75,17 @@ int open_listener(const SocketAddress& address, bool only_ipv6) {
   return -1;
 }
 
-/// The machine lacks the address, or all of its family.
+/// Whether an error says that this machine does not have the address, or no address of its family.
 bool not_there(int error) { return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == EPROTONOSUPPORT; }
 
-/// listen_at() for one attempt to find a free port. `in_use`: an address was refused because its port is taken.
+/// One attempt of listen_at(). Sets `in_use` if an address was refused because its port is in use.
 Result<std::vector<int>> listen_once(std::vector<SocketAddress> addresses, bool& in_use) {
   const bool only_ipv6 = has_family(addresses, AF_INET);
   Sockets listeners;
   std::string left_out;
   uint16_t port = 0;
   for (SocketAddress& address : addresses) {
+    // Port 0 stands for the free port that the system has chosen for the first address.
     if (address.port() == 0) address.set_port(port);
     const int fd = open_listener(address, only_ipv6);
     const int error = errno;
@@ -118,9 +119,9 @@ std::string SocketAddress::to_string() const {
   return (ipv6 ? "[" : "") + std::string(text.data()) + (ipv6 ? "]:" : ":") + std::to_string(port());
 }
 
-Result<std::vector<SocketAddress>> addresses_to_listen_at(const std::string& text) {
+Result<std::vector<SocketAddress>> resolve_listen_addresses(const std::string& text) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return Status(StatusCode::kInvalidArgument, "it is not written host:port");
+  if (colon == std::string::npos) return Status(StatusCode::kInvalidArgument, "it does not have the form host:port");
   std::string host = text.substr(0, colon);
   const std::string port = text.substr(colon + 1);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
@@ -137,7 +138,7 @@ Result<std::vector<SocketAddress>> addresses_to_listen_at(const std::string& tex
     SocketAddress address;
     std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
     address.size = one->ai_addrlen;
-    // The resolver gives 127.0.0.1 twice if /etc/hosts has a line for each family.
+    // The resolver returns 127.0.0.1 twice if /etc/hosts names a host for both families.
     const bool known = std::ranges::any_of(addresses, [&](const SocketAddress& other) { return same(address, other); });
     if (!known) addresses.push_back(address);
   }
@@ -148,6 +149,7 @@ Result<std::vector<int>> listen_at(std::vector<SocketAddress> addresses) {
   for (int attempt = 1;; ++attempt) {
     bool in_use = false;
     auto listeners = listen_once(addresses, in_use);
+    // Only a port that the system has chosen is worth another attempt. A port of the caller stays in use.
     const bool free_port = std::ranges::all_of(addresses, [](const SocketAddress& one) { return one.port() == 0; });
     if (listeners.ok() || !in_use || !free_port || attempt == kPortAttempts) return listeners;
   }

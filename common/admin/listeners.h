@@ -1,4 +1,4 @@
-// Listening sockets at every address that a host name stands for.
+// Listening sockets at every address of a host name.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,21 @@ struct SocketAddress {
 
   uint16_t port() const;
   void set_port(uint16_t port);
-  /// "127.0.0.1:7410", "[::1]:7410".
+  /// The address as text, "127.0.0.1:7410" or "[::1]:7410".
   std::string to_string() const;
 };
 
-/// The addresses of "host:port", each once, in the order of the system's resolver. An empty host stands for every
-/// address of this machine. kInvalidArgument: the text has another form, or the name is not known.
-Result<std::vector<SocketAddress>> addresses_to_listen_at(const std::string& text);
+/// Looks up the addresses of "host:port", each once, in the order of the system's resolver. An empty host means every
+/// address of this machine. kInvalidArgument: the text has another form, or the name is unknown.
+Result<std::vector<SocketAddress>> resolve_listen_addresses(const std::string& text);
 
-/// A listening socket at each of the addresses, which does not block; the caller closes them. Port 0 takes a free
-/// port, the same at every address. An address that this machine does not have is left out, as `::1` is without IPv6.
-/// kUnavailable names the first address that is in use or refused, or says that none is left; then no socket is open.
+/// Opens a non-blocking listening socket at each of the addresses; the caller closes them. Port 0 chooses a free
+/// port, which is the same at every address. Addresses that this machine does not have are left out, such as `::1`
+/// without IPv6. kUnavailable: an address is in use or refused, which the message names, or no address is left; then
+/// no socket is open.
 Result<std::vector<int>> listen_at(std::vector<SocketAddress> addresses);
 
-/// The port that a listening socket has taken.
+/// The port of a listening socket.
 uint16_t port_of(int listener);
 
 }  // namespace loam

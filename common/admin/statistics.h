@@ -1,4 +1,4 @@
-// Statistics as administration sends them: made from the field lists.
+// Conversion of statistics, by their field lists, into the messages of the administration.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace loam {
 static_assert(admin::COUNTER == static_cast<int>(statistics::Kind::kCounter) &&
               admin::TEXT == static_cast<int>(statistics::Kind::kText));
 
-/// Adds all fields of `from`, in the order of their list.
-template <statistics::Listed S>
+/// Appends all fields of `from` to `to`, in the order of the field list.
+template <statistics::HasFieldList S>
 void add_statistics(const S& from, google::protobuf::RepeatedPtrField<admin::Statistic>& to) {
   statistics::for_each_field(from, [&](const auto& field, const auto& value) {
     admin::Statistic& out = *to.Add();
@@ -34,8 +34,8 @@ void add_statistics(const S& from, google::protobuf::RepeatedPtrField<admin::Sta
   });
 }
 
-/// A row for each of `from`; the columns too if there is none.
-template <statistics::Listed S>
+/// Appends the columns of the field list to `to`, and a row for each element of `from`.
+template <statistics::HasFieldList S>
 void fill_table(const std::vector<S>& from, admin::StatisticsTable& to) {
   statistics::for_each_field<S>([&](const auto& field) {
     admin::StatisticsTable::Column& column = *to.add_columns();

@@ -20,7 +20,7 @@ struct Sample {
     return std::tuple(statistics::counter("taken", &S::taken, "since the start"),
                       statistics::text("name", &S::name, "what it is called"),
                       statistics::flag("open", &S::open, "whether it is open"),
-                      statistics::level("waiting", &S::waiting, "now"));
+                      statistics::gauge("waiting", &S::waiting, "now"));
   }
 };
 
@@ -40,11 +40,11 @@ TEST(AdminStatistics, SendsEveryFieldWithItsNameKindAndMeaning) {
   EXPECT_EQ(sent[1].text(), "left");
   EXPECT_EQ(sent[2].kind(), admin::FLAG);
   EXPECT_TRUE(sent[2].flag());
-  EXPECT_EQ(sent[3].kind(), admin::LEVEL);
+  EXPECT_EQ(sent[3].kind(), admin::GAUGE);
   EXPECT_EQ(sent[3].value_case(), admin::Statistic::kNumber) << "zeroes are sent, too";
 }
 
-TEST(AdminStatistics, NamesTheColumnsOnceAndSendsARowForEach) {
+TEST(AdminStatistics, SendsTheColumnsOnceAndARowForEachObject) {
   std::vector<Sample> samples(1'000);
   samples[7].name = "seven";
   samples[7].waiting = 70;

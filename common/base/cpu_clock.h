@@ -1,4 +1,4 @@
-// Processor time: the cost of work, independent of other programs on the machine.
+// Processor time: the cost of work, independent of the other programs on the machine.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace loam {
 
-/// Processor time of one of the system's clocks, nanoseconds. A system call, some 100 ns. The simulator returns its own
-/// clock, in which work takes no time.
+/// Reads one of the operating system's clocks of processor time, in nanoseconds. The read is a system call of about
+/// 100 ns. The simulator returns its own clock instead, in which work takes no time.
 inline uint64_t cpu_ns(clockid_t clock) {
 #ifdef LOAM_ENV_SIM
   static_cast<void>(clock);
@@ -21,9 +21,9 @@ inline uint64_t cpu_ns(clockid_t clock) {
 #endif
 }
 
-/// Processor time of the calling thread, nanoseconds.
+/// Processor time that the calling thread has used, in nanoseconds.
 inline uint64_t thread_cpu_ns() { return cpu_ns(CLOCK_THREAD_CPUTIME_ID); }
-/// Processor time of all threads of the process, nanoseconds.
+/// Processor time that all threads of the process have used, in nanoseconds.
 inline uint64_t process_cpu_ns() { return cpu_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
 }  // namespace loam

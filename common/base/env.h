@@ -1,10 +1,10 @@
-// The seam between Loam and the world: one compile-time environment, chosen per build of a library.
+// `loam::Env`: the atomics, clock and yields that product code uses, chosen when a library is compiled.
 //
-// Product code that runs under the explorer and the simulator names nothing but `loam::Env` for atomics, time,
-// randomness and yielding. In production `Env` is a set of aliases and inline calls that cost nothing (Env::Atomic *is*
-// std::atomic). The `_sim` twin of a library (cmake/loam.cmake) compiles the same sources with LOAM_ENV_SIM, where
-// every atomic operation is a scheduling point and time and randomness come from a seed. Never link both kinds into one
-// program. (docs/decisions/0001-environment-seam.md)
+// Product code that runs under the explorer or the simulator uses `loam::Env` (and thread.h) for atomics, time,
+// randomness and yielding, and no other source of them. In production `Env` consists of aliases and inline calls that
+// cost nothing: Env::Atomic is std::atomic. The `_sim` twin of a library (cmake/loam.cmake) compiles the same sources
+// with LOAM_ENV_SIM. There every atomic operation is a scheduling point, and time and randomness come from a seed. A
+// program never links both kinds. (docs/decisions/0001-environment-seam.md)
 #pragma once
 
 #ifdef LOAM_ENV_SIM

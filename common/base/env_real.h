@@ -1,4 +1,4 @@
-// The production environment. See env.h.
+// The environment of production builds. env.h says what an environment is.
 #pragma once
 
 #include <atomic>
@@ -10,47 +10,55 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-#include "common/base/dword.h"
+#include "common/base/word128.h"
 #ifdef LOAM_ASSERTIONS
 #include "common/base/pause_point.h"
 #endif
 
 namespace loam {
 
-/// A Dword in shared memory. The two halves can be read one by one (each load is atomic by itself); only
-/// compare_exchange sees and changes both at one instant.
+/// 16 bytes in shared memory that threads change by a double-width compare-and-swap.
 ///
-/// By __sync_val_compare_and_swap: std::atomic of 16 bytes calls libatomic with g++ 12, and inline assembly is opaque
-/// to ThreadSanitizer. Every compare_exchange is sequentially consistent (the instruction has a lock prefix).
-class AtomicDword {
+/// Each half can be loaded alone, and each such load is atomic by itself. Only compare_exchange() and load_both() see
+/// both halves at one instant. Every compare_exchange() is sequentially consistent, because the instruction has a lock
+/// prefix. Threads: any.
+///
+/// The class uses __sync_val_compare_and_swap, because std::atomic of 16 bytes calls libatomic with g++ 12, and
+/// ThreadSanitizer does not see into inline assembly.
+class AtomicWord128 {
  public:
-  AtomicDword() = default;
-  explicit AtomicDword(Dword value) : low_(value.low), high_(value.high) {}
+  /// Both halves are 0.
+  AtomicWord128() = default;
+  explicit AtomicWord128(Word128 value) : low_(value.low), high_(value.high) {}
 
+  /// Loads the low half alone. A load_high() before or after it may see another value of the word.
   uint64_t load_low(std::memory_order order) const { return __atomic_load_n(&low_, static_cast<int>(order)); }
+  /// Loads the high half alone.
   uint64_t load_high(std::memory_order order) const {
     const uint64_t high = __atomic_load_n(&high_, static_cast<int>(order));
 #ifdef __SANITIZE_THREAD__
-    // ThreadSanitizer keeps what a swap released at the word's address, which is the low half's.
+    // ThreadSanitizer records the release of a swap at the address of the word, which is the address of the low half.
     if (order != std::memory_order_relaxed) __tsan_acquire(const_cast<uint64_t*>(&low_));
 #endif
     return high;
   }
 
-  /// Both halves at one instant: a compare-and-swap that changes nothing. The memory must be writable. 14 ns.
-  Dword load_both() { return detail::unpack(__sync_val_compare_and_swap(word(), 0, 0)); }
+  /// Loads both halves at one instant, by a compare-and-swap that changes nothing. The memory must be writable. 14 ns.
+  Word128 load_both() { return detail::unpack(__sync_val_compare_and_swap(word(), 0, 0)); }
 
-  /// If the value is `expected`, makes it `desired` and returns true; otherwise puts the value seen into `expected`.
-  bool compare_exchange(Dword& expected, Dword desired) {
-    const Dword seen =
+  /// If the value equals `expected`, stores `desired` and returns true. Otherwise stores the value seen into `expected`
+  /// and returns false.
+  bool compare_exchange(Word128& expected, Word128 desired) {
+    const Word128 seen =
         detail::unpack(__sync_val_compare_and_swap(word(), detail::pack(expected), detail::pack(desired)));
     if (seen == expected) return true;
     expected = seen;
     return false;
   }
 
-  /// For memory that no other thread can reach yet; publication is by whatever makes it reachable.
-  void init(Dword value) {
+  /// Plain stores of both halves. Only for memory that no other thread can reach yet; the operation that makes the
+  /// memory reachable publishes the value.
+  void init(Word128 value) {
     low_ = value.low;
     high_ = value.high;
   }
@@ -61,35 +69,40 @@ class AtomicDword {
   alignas(16) uint64_t low_ = 0;
   uint64_t high_ = 0;
 };
-static_assert(sizeof(AtomicDword) == 16 && alignof(AtomicDword) == 16);
+static_assert(sizeof(AtomicWord128) == 16 && alignof(AtomicWord128) == 16);
 
+/// The production environment: standard atomics, the machine's monotonic clock, no fault injection.
 struct RealEnv {
+  /// Whether the code runs under the explorer or the simulator.
   static constexpr bool kSimulated = false;
 
+  /// An atomic variable. Every access names its memory order.
   template <class T>
   using Atomic = std::atomic<T>;
-  using AtomicDword = loam::AtomicDword;
+  /// An atomic variable of 16 bytes.
+  using AtomicWord128 = loam::AtomicWord128;
 
-  /// Monotonic clock, nanoseconds.
+  /// Monotonic clock, in nanoseconds since an arbitrary moment. Times of two machines cannot be compared.
   static uint64_t now_ns() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
   }
-  /// One turn of a wait for another thread's progress. In the simulator it lets the others run.
+  /// One iteration of a busy wait for the progress of another thread. In the simulator it lets the other threads run.
   static void spin_pause() { _mm_pause(); }
-  /// A named place where a test may stop or kill this process (pause_point.h). In release builds nothing at all.
+  /// Marks a named place where a test may stop or kill this process (pause_point.h). Release builds do nothing here.
   static void pause_point([[maybe_unused]] const char* name) {
 #ifdef LOAM_ASSERTIONS
     PausePoints::pass(name);
 #endif
   }
-  /// A switch that the simulator throws to walk a branch that is rare by itself: `if (full || Env::rare("node.full"))`.
-  static constexpr bool rare(const char*) { return false; }
-  /// Marks a path that the simulator's runs must have walked: it reports those that they never do.
+  /// Lets the simulator take a rare branch at random: `if (full || Env::buggify("node.full"))`. Always false here.
+  static constexpr bool buggify(const char*) { return false; }
+  /// Marks a rare path. The simulator reports the marks that none of its runs has passed. Does nothing here.
   static void probe(const char*) {}
 };
 
+/// The environment of this build.
 using Env = RealEnv;
 
 }  // namespace loam

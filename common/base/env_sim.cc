@@ -3,24 +3,25 @@
 #include <cstdio>
 #include <cstdlib>
 
-// The simulator implements these; the explorer's virtual threads neither block nor start others.
+// Defaults of the functions that the simulator alone implements. A virtual thread of the explorer neither blocks nor
+// starts threads, so a call of these is an error of the test and aborts. Only wake() is harmless: it resumes nothing.
 
 namespace loam {
 namespace {
 
 [[noreturn]] void refuse(const char* what) {
-  std::fprintf(stderr, "this scheduler of virtual threads has no %s\n", what);
+  std::fprintf(stderr, "this scheduler of virtual threads does not support %s\n", what);
   std::abort();
 }
 
 }  // namespace
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): those that start threads keep the body
-uint64_t SimScheduler::spawn(const std::string&, std::function<void()>) { refuse("threads that start others"); }
+// NOLINTNEXTLINE(performance-unnecessary-value-param): schedulers that start threads store the body
+uint64_t SimScheduler::spawn(const std::string&, std::function<void()>) { refuse("spawn()"); }
 void SimScheduler::join(uint64_t) { refuse("join()"); }
 void SimScheduler::block(const void*, uint64_t) { refuse("block()"); }
 void SimScheduler::wake(const void*) {}
-const std::string& SimScheduler::process() { refuse("processes"); }
-uint64_t SimScheduler::entropy() { refuse("entropy"); }
+const std::string& SimScheduler::process() { refuse("process()"); }
+uint64_t SimScheduler::entropy() { refuse("entropy()"); }
 
 }  // namespace loam

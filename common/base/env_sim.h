@@ -1,9 +1,10 @@
-// The simulator's environment: every atomic operation is a scheduling point, time comes from the scheduler. See env.h.
+// The environment of simulated builds: every atomic operation is a scheduling point, and the scheduler gives the time.
+// env.h says what an environment is.
 //
-// One operating-system thread runs everything; the explorer (common/testing/explorer.h) installs a Scheduler and
-// switches between virtual threads inside point(). So the atomics are plain memory, sequentially consistent by
-// construction: the explorer finds errors of interleaving; errors of memory order are ThreadSanitizer's and the
-// argument's in each header.
+// One thread of the operating system runs all virtual threads. The explorer (common/testing/explorer.h) or the
+// simulator (tests/sim) installs a SimScheduler, which switches between virtual threads inside point(). Therefore the
+// atomics are plain memory and sequentially consistent by construction. The explorer finds errors of interleaving only;
+// ThreadSanitizer and the argument in each header cover errors of memory order.
 #pragma once
 
 #include <atomic>
@@ -13,48 +14,52 @@
 #include <unordered_map>
 #include <utility>
 
-#include "common/base/dword.h"
+#include "common/base/word128.h"
 
 namespace loam {
 
-/// Decides who runs next. Installed for the length of one explored or simulated run.
+/// Decides which virtual thread runs next. Installed in sim_scheduler for the length of one explored or simulated run.
 ///
-/// The explorer (common/testing) runs virtual threads that share memory and implements the first four. The simulator
-/// (tests/sim) runs whole processes and implements all: threads belong to processes, block and are woken.
+/// The explorer (common/testing) runs virtual threads that share memory and implements the functions from point() to
+/// now_ns(). The simulator (tests/sim) runs whole processes and implements all functions: its threads belong to
+/// processes, start other threads, block and are woken. Threads: the one thread of the run.
 class SimScheduler {
  public:
   SimScheduler() : run_(++runs_) {}
   virtual ~SimScheduler() = default;
   SimScheduler(const SimScheduler&) = delete;
   SimScheduler& operator=(const SimScheduler&) = delete;
-  /// Tells one run from the next in this process.
+  /// A number that no other run in this process has.
   uint64_t run_number() const { return run_; }
-  /// Called before every atomic operation; may switch to another virtual thread.
+  /// A scheduling point: called before every atomic operation, and may switch to another virtual thread. `what` names
+  /// the operation in traces.
   virtual void point(const char* what) = 0;
-  /// A named place of a protocol's step (common/base/pause_point.h).
+  /// Called at a named step of a protocol (common/base/pause_point.h).
   virtual void pause_point(const char* name) { point(name); }
-  /// The caller waits for others: another virtual thread must run before it does again.
+  /// Called when the running thread waits for the progress of others: another virtual thread must run before it runs
+  /// again.
   virtual void yield() = 0;
-  /// The clock of the process that runs.
+  /// The clock of the running process, in nanoseconds.
   virtual uint64_t now_ns() = 0;
 
-  /// A new virtual thread of the process that runs; its number, never 0.
+  /// Starts a virtual thread in the running process and returns its number, which is never 0.
   virtual uint64_t spawn(const std::string& name, std::function<void()> body);
-  /// Returns when that thread has ended.
+  /// Suspends the caller until the thread with this number has ended.
   virtual void join(uint64_t thread);
-  /// The number of the virtual thread that runs; 0 outside of them.
+  /// The number of the running virtual thread; 0 outside of virtual threads.
   virtual uint64_t thread() { return 0; }
-  /// Suspends the caller until wake(place) or until its process's clock reads `until_ns` (UINT64_MAX: for ever). May
-  /// return early.
+  /// Suspends the caller until wake(place), or until the clock of its process reads `until_ns` (UINT64_MAX: no limit).
+  /// May return early.
   virtual void block(const void* place, uint64_t until_ns);
-  /// Lets every thread of the running process go on that is blocked at that place.
+  /// Resumes every thread of the running process that is blocked at that place.
   virtual void wake(const void* place);
-  /// The name of the process that runs: the host in addresses of its transports.
+  /// The name of the running process, which is the host in the addresses of its transports.
   virtual const std::string& process();
+  /// A random number that depends on the seed of the run.
   virtual uint64_t entropy();
-  /// Whether a branch that is rare by itself is taken now.
-  virtual bool rare(const char*) { return false; }
-  /// A path that a run should have walked was walked.
+  /// Whether the running thread takes the rare branch of this name now.
+  virtual bool buggify(const char*) { return false; }
+  /// Called when a run passes the mark of this name (Env::probe()).
   virtual void probe(const char*) {}
 
  private:
@@ -62,31 +67,33 @@ class SimScheduler {
   const uint64_t run_;
 };
 
-/// The scheduler of the run under way, or null: then atomics are plain memory (set-up and checks of a test).
+/// The scheduler of the present run. Null outside of a run: then atomics are plain memory, as a test needs it for its
+/// set-up and its final checks.
 inline SimScheduler* sim_scheduler = nullptr;
 
-/// What is a `thread_local T*` in production: a pointer of each virtual thread.
+/// A pointer that each virtual thread has for itself. It replaces the `thread_local T*` of production builds, because
+/// all virtual threads run in one thread of the operating system.
 template <class T>
 class SimThreadLocal {
  public:
   operator T*() {  // NOLINT(google-explicit-constructor): stands for a pointer
-    const auto found = of_this_run().find(thread());
+    const auto found = pointers_of_current_run().find(thread());
     return found == pointers_.end() ? nullptr : found->second;
   }
   T* operator->() { return *this; }
   SimThreadLocal& operator=(T* pointer) {
     if (pointer == nullptr) {
-      of_this_run().erase(thread());
+      pointers_of_current_run().erase(thread());
     } else {
-      of_this_run()[thread()] = pointer;
+      pointers_of_current_run()[thread()] = pointer;
     }
     return *this;
   }
 
  private:
   static uint64_t thread() { return sim_scheduler == nullptr ? 0 : sim_scheduler->thread(); }
-  /// What threads of an earlier run have left behind is forgotten: numbers begin anew.
-  std::unordered_map<uint64_t, T*>& of_this_run() {
+  /// The pointers of this run. Pointers of an earlier run are dropped, because each run numbers its threads anew.
+  std::unordered_map<uint64_t, T*>& pointers_of_current_run() {
     const uint64_t run = sim_scheduler == nullptr ? 0 : sim_scheduler->run_number();
     if (std::exchange(run_, run) != run) pointers_.clear();
     return pointers_;
@@ -96,11 +103,13 @@ class SimThreadLocal {
   std::unordered_map<uint64_t, T*> pointers_;  // never iterated over
 };
 
+/// A scheduling point, if a run is under way.
 inline void sim_point(const char* what) {
   if (sim_scheduler != nullptr) sim_scheduler->point(what);
 }
 
-/// The part of std::atomic's interface that Loam uses.
+/// The part of std::atomic that Loam uses, over plain memory, with a scheduling point before each operation. Ignores
+/// memory orders.
 template <class T>
 class SimAtomic {
  public:
@@ -166,11 +175,11 @@ class SimAtomic {
   T value_{};
 };
 
-/// AtomicDword of the simulated environment; the contract stands in env_real.h.
-class SimAtomicDword {
+/// AtomicWord128 of the simulated environment. env_real.h has the contract.
+class SimAtomicWord128 {
  public:
-  SimAtomicDword() = default;
-  explicit SimAtomicDword(Dword value) : value_(value) {}
+  SimAtomicWord128() = default;
+  explicit SimAtomicWord128(Word128 value) : value_(value) {}
 
   uint64_t load_low(std::memory_order) const {
     sim_point("load_low");
@@ -180,11 +189,11 @@ class SimAtomicDword {
     sim_point("load_high");
     return value_.high;
   }
-  Dword load_both() {
+  Word128 load_both() {
     sim_point("load_both");
     return value_;
   }
-  bool compare_exchange(Dword& expected, Dword desired) {
+  bool compare_exchange(Word128& expected, Word128 desired) {
     sim_point("compare_exchange_dword");
     if (value_ == expected) {
       value_ = desired;
@@ -193,19 +202,20 @@ class SimAtomicDword {
     expected = value_;
     return false;
   }
-  void init(Dword value) { value_ = value; }
+  void init(Word128 value) { value_ = value; }
 
  private:
-  Dword value_;
+  Word128 value_;
 };
-static_assert(sizeof(SimAtomicDword) == 16 && alignof(SimAtomicDword) == 16);
+static_assert(sizeof(SimAtomicWord128) == 16 && alignof(SimAtomicWord128) == 16);
 
+/// The simulated environment. RealEnv (env_real.h) has the contract of each function.
 struct SimEnv {
   static constexpr bool kSimulated = true;
 
   template <class T>
   using Atomic = SimAtomic<T>;
-  using AtomicDword = SimAtomicDword;
+  using AtomicWord128 = SimAtomicWord128;
 
   static uint64_t now_ns() { return sim_scheduler == nullptr ? 0 : sim_scheduler->now_ns(); }
   static void spin_pause() {
@@ -214,12 +224,13 @@ struct SimEnv {
   static void pause_point(const char* name) {
     if (sim_scheduler != nullptr) sim_scheduler->pause_point(name);
   }
-  static bool rare(const char* name) { return sim_scheduler != nullptr && sim_scheduler->rare(name); }
+  static bool buggify(const char* name) { return sim_scheduler != nullptr && sim_scheduler->buggify(name); }
   static void probe(const char* name) {
     if (sim_scheduler != nullptr) sim_scheduler->probe(name);
   }
 };
 
+/// The environment of this build.
 using Env = SimEnv;
 
 }  // namespace loam

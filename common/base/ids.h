@@ -1,4 +1,4 @@
-// Identifiers as types of their own, so that a key is never taken for a version.
+// Identifiers as distinct types, so that the compiler rejects a key where a version is expected.
 #pragma once
 
 #include <compare>
@@ -7,7 +7,7 @@
 
 namespace loam {
 
-/// A 64-bit number with a meaning. `Tag` makes the types distinct; the layout is the number's.
+/// A 64-bit number of one meaning. `Tag` makes the types distinct; the layout is that of uint64_t.
 template <class Tag>
 struct StrongId {
   uint64_t value = 0;
@@ -17,23 +17,28 @@ struct StrongId {
   constexpr auto operator<=>(const StrongId&) const = default;
 };
 
-/// Table number, given by the commit manager, unique in the cluster and never reused. 0 is no table.
+/// Number of a table. The commit manager assigns it; it is unique in the cluster and never reused. 0 is no table.
 using TableId = StrongId<struct TableIdTag>;
-/// Record key within a table: any 64-bit number, given by the client or drawn from a counter.
+/// Number of a record within its table: any 64-bit number, chosen by the client or drawn from a counter.
 using Key = StrongId<struct KeyTag>;
-/// Version of a record: in transactional tables the id of the transaction that wrote it, in non-transactional tables a
-/// number of the node that never comes back (R21). 0 is no version.
+/// Number of one state of a record. In a transactional table it is the id of the transaction that wrote it, in a
+/// non-transactional table a number that the storage node never uses again (R21, exact-version writes). 0 is no
+/// version.
 using Version = StrongId<struct VersionTag>;
-/// Transaction: dense, increasing, never reused (R12). 0 is no transaction (read-only).
+/// Number of a transaction that may write. The numbers are dense, ascend, and are never reused (R12, ids at begin). 0
+/// is no transaction: read-only transactions have no id.
 using TransactionId = StrongId<struct TransactionIdTag>;
-/// One client process's registration at the commit manager; rises and is never reused (R3). 0 is no session.
+/// Number of a session, the registration of one client process at the commit manager. Numbers ascend and are never
+/// reused (R3, idempotent requests within a session). 0 is no session.
 using SessionId = StrongId<struct SessionIdTag>;
-/// Storage node.
+/// Number of a storage node, assigned by the commit manager. It stays the same when the storage node restarts. 0 is
+/// no storage node.
 using NodeId = StrongId<struct NodeIdTag>;
-/// One start of a storage node; unique in the cluster and never reused (R10).
+/// Number of one start of a storage node, assigned by the commit manager. It is unique in the cluster and never
+/// reused (R10, cluster identity and incarnations).
 using Incarnation = StrongId<struct IncarnationTag>;
 
-/// The version that a transaction writes is its id.
+/// The number of every version that the transaction writes in transactional tables: its id.
 constexpr Version version_of(TransactionId id) { return Version(id.value); }
 
 }  // namespace loam

@@ -8,12 +8,13 @@
 #include <optional>
 
 #include "common/base/env.h"
-#include "common/base/log_limit.h"
+#include "common/base/log_rate_limiter.h"
 
 namespace loam {
 namespace {
 
-// The process's own settings, not part of any simulated run: plain atomics, read relaxed (a late change is harmless).
+// Settings of the real process, also under the simulator: plain atomics. Relaxed: a thread that sees a change late
+// does no harm.
 std::atomic<LogSink> sink{nullptr};
 std::atomic<LogLevel> least_level{LogLevel::kInfo};
 
@@ -34,13 +35,13 @@ void write(LogLevel level, std::string_view message) {
   (target != nullptr ? target : write_to_stderr)(level, message);
 }
 
-struct Limited {
+struct ProcessLog {
   std::mutex mutex;
-  LogLimit limit;  // guarded by mutex
+  LogRateLimiter limit;  // guarded by mutex
 
-  // Never destroyed: threads may log while the process ends.
-  static Limited& instance() {
-    static auto* const limited = new Limited;
+  // Never destroyed, because other threads may log while the process exits.
+  static ProcessLog& instance() {
+    static auto* const limited = new ProcessLog;
     return *limited;
   }
 };
@@ -53,19 +54,21 @@ void set_log_level(LogLevel least) { least_level.store(least, std::memory_order_
 void log(LogLevel level, std::string_view message, std::source_location where) {
   if (level < least_level.load(std::memory_order_relaxed)) return;
   if constexpr (!Env::kSimulated) {
-    log_left_out(false);
-    Limited& limited = Limited::instance();
+    // Reports windows that are over first, so that the reports appear even if their own source positions log no more.
+    log_suppressed(false);
+    ProcessLog& limited = ProcessLog::instance();
     const std::lock_guard lock(limited.mutex);
-    if (!limited.limit.passes(level, message, where, Env::now_ns())) return;
+    if (!limited.limit.allow(level, message, where, Env::now_ns())) return;
   }
   write(level, message);
 }
 
-void log_left_out(bool all) {
-  Limited& limited = Limited::instance();
+void log_suppressed(bool all) {
+  ProcessLog& limited = ProcessLog::instance();
   for (;;) {
-    std::optional<LogLimit::Summary> summary;
+    std::optional<LogRateLimiter::Summary> summary;
     {
+      // The lock ends before the write: a sink may be slow.
       const std::lock_guard lock(limited.mutex);
       summary = limited.limit.summary(Env::now_ns(), all);
     }

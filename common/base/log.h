@@ -1,5 +1,7 @@
-// Lines for operators. Rare events only: nothing on a data path logs, and no place in the source more than
-// LogLimit::kLines lines a minute (log_limit.h).
+// The log of the process: lines for operators about rare events.
+//
+// Code on a data path never logs. Each place in the source logs at most LogRateLimiter::kMaxLinesPerWindow lines a
+// minute (log_rate_limiter.h).
 #pragma once
 
 #include <cstdint>
@@ -9,32 +11,43 @@
 
 namespace loam {
 
-enum class LogLevel : uint8_t { kInfo, kWarning, kError };
+/// Severity of a line, in ascending order.
+enum class LogLevel : uint8_t {
+  kInfo,     ///< an event of normal operation
+  kWarning,  ///< the process continues, but an operator should look
+  kError,    ///< a part of the process cannot do its work
+};
 
-/// Receives every line; called from any thread.
+/// Receives every line that passes the level and the limit. Any thread calls it.
 using LogSink = void (*)(LogLevel level, std::string_view message);
 
-/// Replaces where lines go, for the whole process; null: back to stderr ("2024-07-11T10:00:00.000Z warning …"). Set it
-/// before threads start.
+/// Sets the receiver of all lines of the process. Null restores the default, which writes "2024-07-11T10:00:00.000Z
+/// warning …" to stderr. Call it before threads start.
 void set_log_sink(LogSink sink);
-/// Lines below this level are dropped. Any thread.
+/// Sets the lowest level that is written; the log drops lines below it. Any thread.
 void set_log_level(LogLevel least);
 
-/// `where`: lines of one place are of one kind, and limited together; who logs for others passes theirs on. The limit
-/// does not hold in the simulator, whose lines depend on the seed alone.
+/// Logs one line. Any thread.
+///
+/// The rate limit applies to the lines of one source position together. A function that logs for its callers
+/// therefore passes on their position as `where`. The simulator applies no limit, because its lines must depend on
+/// the seed alone.
 void log(LogLevel level, std::string_view message, std::source_location where = std::source_location::current());
+/// Logs one line of level kInfo.
 inline void log_info(std::string_view message, std::source_location where = std::source_location::current()) {
   log(LogLevel::kInfo, message, where);
 }
+/// Logs one line of level kWarning.
 inline void log_warning(std::string_view message, std::source_location where = std::source_location::current()) {
   log(LogLevel::kWarning, message, where);
 }
+/// Logs one line of level kError.
 inline void log_error(std::string_view message, std::source_location where = std::source_location::current()) {
   log(LogLevel::kError, message, where);
 }
 
-/// Logs what the limit has left out: of the minutes that are over, which the next line of any kind does by itself, or,
-/// with `all`, of the current one too (at the end of a process). Any thread.
-void log_left_out(bool all);
+/// Logs how many lines the limit has suppressed in the windows that are over. log() calls this itself before each
+/// line. With `all`, the report includes the present windows; a process calls it so at its end. Any thread.
+void log_suppressed(bool all);
 
 }  // namespace loam

@@ -4,14 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/log_limit.h"
+#include "common/base/log_rate_limiter.h"
 
 namespace loam {
 namespace {
 
 std::vector<std::string> lines;
 
-TEST(Log, SinkGetsWhatIsNotBelowTheLevel) {
+TEST(Log, SinkGetsLinesAtOrAboveTheLevel) {
   lines.clear();
   set_log_sink([](LogLevel, std::string_view message) { lines.emplace_back(message); });
   set_log_level(LogLevel::kWarning);
@@ -23,14 +23,14 @@ TEST(Log, SinkGetsWhatIsNotBelowTheLevel) {
   EXPECT_EQ(lines, (std::vector<std::string>{"kept", "kept too"}));
 }
 
-TEST(Log, OnePlaceFillsNoDisk) {
+TEST(Log, LimitsLinesOfOneSourcePosition) {
   lines.clear();
   set_log_sink([](LogLevel, std::string_view message) { lines.emplace_back(message); });
-  for (uint64_t i = 0; i < LogLimit::kLines + 3; ++i) log_warning("refused");
+  for (uint64_t i = 0; i < LogRateLimiter::kMaxLinesPerWindow + 3; ++i) log_warning("refused");
   log_info("something else");
-  EXPECT_EQ(lines.size(), LogLimit::kLines + 1);
+  EXPECT_EQ(lines.size(), LogRateLimiter::kMaxLinesPerWindow + 1);
   EXPECT_EQ(lines.back(), "something else");
-  log_left_out(true);
+  log_suppressed(true);
   EXPECT_EQ(lines.back(), "3 lines left out, such as: refused");
   set_log_sink(nullptr);
 }

@@ -1,4 +1,4 @@
-// Where a structure that grows asks for its memory before it takes it.
+// The interface by which a growing structure asks for memory before it allocates.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,10 @@
 
 namespace loam {
 
-/// The memory of one owner of growing structures, counted against a limit. The structures ask before they grow, so the
-/// limit is never exceeded; the owner of the account gives back the rest when they end. Threads: one.
+/// Counts the memory of some growing structures against a limit.
+///
+/// A structure calls acquire() before it grows, so the limit is never exceeded. The owner of the account releases the
+/// remaining bytes of a structure when the structure ends. Threads: one.
 class MemoryAccount {
  public:
   MemoryAccount() = default;
@@ -16,10 +18,10 @@ class MemoryAccount {
   MemoryAccount(const MemoryAccount&) = delete;
   MemoryAccount& operator=(const MemoryAccount&) = delete;
 
-  /// Takes this number of bytes more. kOverloaded: the limit is reached, and nothing was taken.
-  virtual Status take(size_t bytes) = 0;
-  /// Gives back a part of the bytes taken.
-  virtual void give_back(size_t bytes) = 0;
+  /// Counts `bytes` more. kOverloaded: the limit would be exceeded, and nothing was counted.
+  virtual Status acquire(size_t bytes) = 0;
+  /// Subtracts `bytes` that were acquired before.
+  virtual void release(size_t bytes) = 0;
 };
 
 }  // namespace loam

@@ -20,11 +20,11 @@ namespace {
 
 enum class Action : uint8_t { kStop, kKill, kBlock };
 
-struct Armed {
+struct ArmedPoint {
   std::string name;
-  uint64_t passes_left = 1;  // acts when this becomes 0
+  uint64_t passes_left = 1;  // the action takes place at the pass that finds 1
   Action action{};
-  std::string path;  // of kBlock
+  std::string path;  // kBlock: the file that ends the wait
 };
 
 Status wrong(std::string_view entry, std::string_view why) {
@@ -32,13 +32,13 @@ Status wrong(std::string_view entry, std::string_view why) {
                                             "; expected NAME[@N]=stop, NAME[@N]=kill or NAME[@N]=block:PATH"};
 }
 
-Result<Armed> parse(std::string_view entry) {
+Result<ArmedPoint> parse(std::string_view entry) {
   constexpr std::string_view kBlock = "block:";
   const size_t equals = entry.find('=');
   if (equals == std::string_view::npos) return wrong(entry, "no '='");
   std::string_view name = entry.substr(0, equals);
   const std::string_view action = entry.substr(equals + 1);
-  Armed armed;
+  ArmedPoint armed;
   if (const size_t at = name.find('@'); at != std::string_view::npos) {
     const std::string_view count = name.substr(at + 1);
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), armed.passes_left);
@@ -61,11 +61,12 @@ Result<Armed> parse(std::string_view entry) {
   return armed;
 }
 
-void perform(const Armed& armed) {
+/// Performs an action in the thread that reached the pause point. Returns if the process or thread continues.
+void perform(const ArmedPoint& armed) {
   const auto open = [&] { return access(armed.path.c_str(), F_OK) == 0; };
   if (armed.action == Action::kBlock && open()) return;
   const std::string line = "loam: paused at " + armed.name + "\n";
-  // Directly, in one piece: nothing is left in a buffer when the process dies.
+  // One unbuffered write: a buffer would be lost when the process is killed.
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) std::abort();
   switch (armed.action) {
     case Action::kStop:
@@ -88,7 +89,7 @@ void perform(const Armed& armed) {
 struct PausePoints::Hook::Entry {
   std::string name;
   Callback callback;
-  uint64_t running = 0;  // calls under way; guarded by State::mutex
+  uint64_t running = 0;  // running calls; guarded by State::mutex
 };
 
 class PausePoints::State {
@@ -101,7 +102,7 @@ class PausePoints::State {
   std::mutex mutex;
   std::condition_variable call_ended;
   // Guarded by mutex:
-  std::vector<Armed> armed;
+  std::vector<ArmedPoint> armed;
   std::vector<std::shared_ptr<Hook::Entry>> hooks;
 };
 
@@ -136,10 +137,10 @@ PausePoints::Hook PausePoints::on(std::string_view name, Callback callback) {
 }
 
 Status PausePoints::arm(std::string_view list) {
-  std::vector<Armed> entries;
+  std::vector<ArmedPoint> entries;
   while (!list.empty()) {
     const size_t end = list.find(';');
-    LOAM_ASSIGN_OR_RETURN(Armed entry, parse(list.substr(0, end)));
+    LOAM_ASSIGN_OR_RETURN(ArmedPoint entry, parse(list.substr(0, end)));
     entries.push_back(std::move(entry));
     list = end == std::string_view::npos ? std::string_view() : list.substr(end + 1);
   }
@@ -159,23 +160,26 @@ void PausePoints::disarm() {
 
 void PausePoints::act(const char* name) {
   State& state = State::get();
-  std::vector<Armed> due;
+  // Collects the due actions under the lock, and performs them without it: an action may block this thread for long.
+  std::vector<ArmedPoint> due;
   std::vector<std::shared_ptr<Hook::Entry>> calls;
   {
     const std::lock_guard lock(state.mutex);
-    std::erase_if(state.armed, [&](Armed& armed) {
+    std::erase_if(state.armed, [&](ArmedPoint& armed) {
       if (armed.name != name) return false;
       if (armed.passes_left > 1) {
         --armed.passes_left;
         return false;
       }
       due.push_back(armed);
+      // A block stays armed for the threads that come later; the other actions take place once.
       return armed.action != Action::kBlock;
     });
+    // The count keeps the destructor of the hook waiting: the callback runs without the lock, because it may block.
     for (const auto& hook : state.hooks)
       if (hook->name == name) calls.push_back(hook), ++hook->running;
   }
-  // A callback may throw: a test then sees what the code at this place does with an exception.
+  // A destructor ends the calls, because a callback may throw to test how the code at this place handles an exception.
   struct End {
     State& state;
     const std::vector<std::shared_ptr<Hook::Entry>>& calls;
@@ -188,13 +192,13 @@ void PausePoints::act(const char* name) {
       state.call_ended.notify_all();
     }
   } const end{state, calls};
-  for (const Armed& armed : due) perform(armed);
+  for (const ArmedPoint& armed : due) perform(armed);
   for (const auto& call : calls) call->callback();
 }
 
 namespace {
 
-/// Before main(): a mistyped LOAM_PAUSE must not become a test that waits for nothing.
+/// Arms LOAM_PAUSE before main(). A malformed list ends the process, because a test would wait in vain otherwise.
 [[maybe_unused]] const bool kArmedFromEnvironment = [] {
   const char* list = std::getenv("LOAM_PAUSE");
   if (list == nullptr) return false;

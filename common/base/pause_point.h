@@ -1,4 +1,5 @@
-// Named places where a test may stop, kill or hold the process. In builds with LOAM_ASSERTIONS only.
+// Named places in the code where a test may stop, kill or block the process. Only builds with LOAM_ASSERTIONS have
+// them.
 #pragma once
 
 #include <atomic>
@@ -10,28 +11,31 @@
 
 namespace loam {
 
-/// The actions at the pause points of this process. Product code names a place with
-/// `Env::pause_point("manager.commit.appended")`; here a test says what shall happen there:
+/// Holds the actions that tests have armed at the pause points of this process.
 ///
-/// * from outside, in the environment variable LOAM_PAUSE, read when the process starts:
-///   `NAME[@N]=ACTION[;NAME[@N]=ACTION…]`. The action is done when the place is reached for the N-th time (1 if not
-///   said). `stop`: the whole process stops as by SIGSTOP, once. `kill`: it dies as by SIGKILL. `block:PATH`: from then
-///   on each thread that is there waits while there is no file PATH; the others go on. Before it acts, the process
-///   writes the line "loam: paused at NAME" to stderr. A text that is no such list ends the process with exit code 2
-///   and a message.
-/// * from inside, by on().
+/// Product code marks a place with `Env::pause_point("manager.commit.appended")`. A test arms an action there in one
+/// of two ways:
 ///
-/// Names are not registered: an entry whose name nobody passes does nothing. The convention is
-/// `<process>.<part>.<what has just happened>`.
+/// * From outside, by the environment variable LOAM_PAUSE, which the process reads before main():
+///   `NAME[@N]=ACTION[;NAME[@N]=ACTION…]`. The action takes place when a thread reaches the place for the N-th time
+///   (default 1). `stop` stops the whole process by SIGSTOP, once. `kill` kills it by SIGKILL. `block:PATH` makes
+///   every thread that reaches the place, from the N-th time on, wait until a file PATH exists; other threads
+///   continue. Before each action the process writes the line "loam: paused at NAME" to stderr. If the text is
+///   malformed, the process prints the error and exits with code 2.
+/// * From inside, by on().
 ///
-/// Process-wide, any thread. While nothing is armed a pass costs one relaxed load; in release builds nothing refers to
-/// this class. Under the simulator a pause point is a scheduling point instead (env_sim.h).
+/// Names are not registered, so an entry with an unknown name does nothing. A name has the form
+/// `<process>.<part>.<event that has just happened>`.
+///
+/// Process-wide. Threads: any. While nothing is armed, a pass costs one relaxed load. In release builds no code
+/// refers to this class. Under the simulator a pause point is a scheduling point instead (env_sim.h).
 class PausePoints {
  public:
-  /// Called by the thread that passes; may block it.
+  /// Runs in the thread that passes the pause point. It may block or throw.
   using Callback = std::function<void()>;
 
-  /// Keeps a callback armed. Its destructor waits for calls that are under way; a callback must not destroy its own.
+  /// Keeps a callback armed for its own lifetime. The destructor waits for running calls of the callback, so a
+  /// callback must not destroy its own hook.
   class Hook {
    public:
     Hook() = default;
@@ -51,18 +55,20 @@ class PausePoints {
   /// Calls `callback` each time a thread of this process passes `name`, for as long as the hook lives.
   static Hook on(std::string_view name, Callback callback);
 
-  /// Arms what `list` says, in LOAM_PAUSE's format. kInvalidArgument names the entry that is wrong; nothing is armed
-  /// then.
+  /// Arms the entries of `list`, which has the format of LOAM_PAUSE. kInvalidArgument names the malformed entry; then
+  /// nothing is armed.
   static Status arm(std::string_view list);
-  /// Forgets everything that arm() armed.
+  /// Removes all entries that arm() has armed. Hooks stay.
   static void disarm();
 
-  /// Something may be armed: a place may take care that what it says has happened has left the process.
+  /// Whether an action may be armed. Code before a pause point uses this to flush buffered output, so that the named
+  /// event has really left the process when the action takes place.
   static bool armed() { return armed_.load(std::memory_order_relaxed); }  // see pass()
 
-  /// A thread is at the place `name`. For Env.
+  /// Performs the actions that are armed at `name`. Called by Env::pause_point().
   static void pass(const char* name) {
-    // Relaxed: who arms a point after this thread has started races with it anyhow; the rest is under a lock.
+    // Relaxed: a test that arms a point while this thread runs races with the pass anyhow, and act() reads under a
+    // lock.
     if (__builtin_expect(armed_.load(std::memory_order_relaxed), 0)) act(name);
   }
 
@@ -71,7 +77,7 @@ class PausePoints {
 
   static void act(const char* name);
 
-  static inline std::atomic<bool> armed_{false};  // something may be armed; never goes back to false
+  static inline std::atomic<bool> armed_{false};  // true once anything was armed; never false again
 };
 
 }  // namespace loam

@@ -17,7 +17,7 @@
 namespace loam {
 namespace {
 
-TEST(PausePoints, CallTheHookAtEachPassUntilItIsGone) {
+TEST(PausePoints, CallTheHookAtEachPassWhileItLives) {
   int calls = 0;
   {
     const auto hook = PausePoints::on("base.test.here", [&] { ++calls; });
@@ -30,7 +30,7 @@ TEST(PausePoints, CallTheHookAtEachPassUntilItIsGone) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(PausePoints, HookThatIsMovedOverEndsTheOneBefore) {
+TEST(PausePoints, MoveAssignmentDisarmsTheOldHook) {
   int first = 0, second = 0;
   auto hook = PausePoints::on("base.test.first", [&] { ++first; });
   hook = PausePoints::on("base.test.second", [&] { ++second; });
@@ -40,7 +40,7 @@ TEST(PausePoints, HookThatIsMovedOverEndsTheOneBefore) {
   EXPECT_EQ(second, 1);
 }
 
-TEST(PausePoints, DestructorOfAHookWaitsForTheCallUnderWay) {
+TEST(PausePoints, HookDestructorWaitsForTheRunningCall) {
   std::atomic<bool> inside{false}, release{false}, ended{false};
   auto hook = PausePoints::on("base.test.held", [&] {
     inside.store(true, std::memory_order_release);  // with the acquire below
@@ -56,7 +56,7 @@ TEST(PausePoints, DestructorOfAHookWaitsForTheCallUnderWay) {
   releasing.join();
 }
 
-TEST(PausePoints, MistypedEntriesAreRefusedAndNothingIsArmed) {
+TEST(PausePoints, MalformedListArmsNothing) {
   for (const char* list : {"a", "=stop", "a=", "a=halt", "a=block:", "a=block", "a@=stop", "a@0=stop", "a@x=kill",
                            "a@2x=kill", "base.test.fine=kill;a=halt", "a=stop;;b=stop"}) {
     const Status status = PausePoints::arm(list);
@@ -67,13 +67,14 @@ TEST(PausePoints, MistypedEntriesAreRefusedAndNothingIsArmed) {
   EXPECT_TRUE(PausePoints::arm("").ok());
 }
 
-TEST(PausePoints, DisarmForgetsWhatWasArmed) {
+TEST(PausePoints, DisarmRemovesTheArmedEntries) {
   ASSERT_TRUE(PausePoints::arm("base.test.forgotten=kill").ok());
   PausePoints::disarm();
   Env::pause_point("base.test.forgotten");
 }
 
-/// A child process that arms `list` and passes "base.test.child" three times, telling each on the pipe.
+/// A child process that arms `list` and passes "base.test.child" three times. After each pass it writes the number of
+/// the pass to a pipe.
 struct Child {
   explicit Child(const std::string& list) {
     int ends[2];
@@ -101,7 +102,7 @@ struct Child {
     waitpid(pid, &status, WUNTRACED);
     return status;
   }
-  /// Everything it has told, once it is dead.
+  /// The numbers that the child has written. Blocks until the child has ended.
   std::string told() {
     std::string all;
     char c = 0;
@@ -145,7 +146,7 @@ TEST(PausePoints, BlockHoldsOneThreadUntilTheFileIsThere) {
     through.store(true, std::memory_order_release);  // with the acquires below
   });
   while (!reached.load(std::memory_order_acquire)) std::this_thread::yield();
-  for (int i = 0; i < 100; ++i) {  // this thread is not held, whatever it passes
+  for (int i = 0; i < 100; ++i) {  // the block holds the other thread only
     Env::pause_point("base.test.elsewhere");
     EXPECT_FALSE(through.load(std::memory_order_acquire));
   }
@@ -155,7 +156,7 @@ TEST(PausePoints, BlockHoldsOneThreadUntilTheFileIsThere) {
 
   Env::pause_point("base.test.blocked");  // the file is still there
   std::filesystem::remove(path);
-  reached.store(false, std::memory_order_relaxed);  // the thread starts after it
+  reached.store(false, std::memory_order_relaxed);  // relaxed: the thread starts later
   std::thread again([&] {
     Env::pause_point("base.test.around");
     Env::pause_point("base.test.blocked");

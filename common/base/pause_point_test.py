@@ -1,5 +1,7 @@
-"""Compiles one call of Env::pause_point as release builds do, and as all others do: the one refers to nothing, the
-other to PausePoints. And LOAM_PAUSE as a process reads it when it starts."""
+"""Tests of pause points from outside of a process.
+
+InRelease compiles a call of Env::pause_point() as release builds do, where it leaves no code, and as all other builds
+do, where it calls PausePoints. Environment starts a process with LOAM_PAUSE."""
 
 import os
 import subprocess
@@ -20,18 +22,19 @@ def symbols(*flags):
             file.write(CALL)
         subprocess.run(["g++", "-std=gnu++20", "-mcx16", "-I.", "-c", *flags, source, "-o", compiled], check=True)
         with open(compiled, "rb") as file:
-            return subprocess.run(["nm", "-C", compiled], check=True, capture_output=True, text=True).stdout, file.read()
+            names = subprocess.run(["nm", "-C", compiled], check=True, capture_output=True, text=True).stdout
+            return names, file.read()
 
 
 class InRelease(unittest.TestCase):
-    def test_nothing_is_left_of_a_pause_point(self):
+    def test_pause_point_leaves_no_code(self):
         for level in ("-O0", "-O3"):
             names, code = symbols(level)
             self.assertNotIn("PausePoints", names)
             if level != "-O0":
                 self.assertNotIn(b"base.release.nothing", code)
 
-    def test_elsewhere_it_calls(self):
+    def test_other_builds_call_the_pause_points(self):
         names, code = symbols("-O2", "-DLOAM_ASSERTIONS=1")
         self.assertIn("PausePoints::act", names)
         self.assertIn(b"base.release.nothing", code)
@@ -47,7 +50,8 @@ class Environment(unittest.TestCase):
     def test_mistyped_list_ends_the_process_with_a_message(self):
         done = self.start("base.test.here=halt")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("LOAM_PAUSE: kInvalidArgument: pause point 'base.test.here=halt': unknown action 'halt'", done.stderr)
+        self.assertIn("LOAM_PAUSE: kInvalidArgument: pause point 'base.test.here=halt': unknown action 'halt'",
+                      done.stderr)
 
     def test_kill_acts_and_says_where(self):
         done = self.start("base.test.here@2=kill")

@@ -1,4 +1,4 @@
-// Who may take how much of a storage node's memory [R6].
+// Classes of memory requests at a storage node, each with its own limit (R6, room before the claim).
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,16 @@
 
 namespace loam {
 
-/// Who asks for memory, lowest claim first (R6): a class may fill a node only up to its own limit, so that removes go
-/// through when writes are refused, undo when removes are, and the compactor always.
+/// The purpose of a memory request, from the lowest limit to the highest (R6). Each class may fill the memory of a
+/// storage node up to its own limit only. So removes still succeed when writes are refused, undo succeeds when
+/// removes are refused, and the compactor always finds memory.
 enum class Reserve : uint8_t {
-  kWrite = 0,      ///< inserts, updates, growth of index arrays on their behalf
-  kRemove = 1,     ///< removes, and the index entries that they end; merges of a tree's nodes that have begun
+  kWrite = 0,      ///< inserts, updates, and the growth of index arrays that they cause
+  kRemove = 1,     ///< removes, the index entries that removes end, and merges of tree nodes that have begun
   kUndo = 2,       ///< undo of index entries
-  kCompactor = 3,  ///< rewriting pages, so that memory comes free
+  kCompactor = 3,  ///< the rewriting of pages, which frees memory
 };
+/// Number of enumerators of Reserve.
 inline constexpr size_t kReserveClasses = 4;
 
 }  // namespace loam

@@ -1,16 +1,16 @@
-// Field lists of statistics: each number is named, classified and explained once, beside the struct that has it.
+// Field lists of statistics: a struct names, classifies and explains each of its numbers once, in one list.
 //
 //     struct QueueStatistics {
 //       uint64_t taken = 0, waiting = 0;
 //       static constexpr auto fields() {
 //         using S = QueueStatistics;
 //         return std::tuple(counter("taken", &S::taken, "requests since the start"),
-//                           level("waiting", &S::waiting, "requests that wait now"));
+//                           gauge("waiting", &S::waiting, "requests that wait now"));
 //       }
 //     };
 //     for_each_field(statistics, [](const auto& field, const auto& value) { … });
 //
-// Administration, the command line and metrics visit the list, so that a new number is added in one file.
+// Administration, the command line and metrics iterate over the list, so a new number needs a change of one file only.
 #pragma once
 
 #include <atomic>
@@ -24,68 +24,75 @@
 
 namespace loam::statistics {
 
-/// A number that one thread raises and that any thread may read. Neither costs a barrier or a locked instruction.
+/// A counter that one thread raises and any thread may read, without a barrier or a locked instruction.
 class Counter {
  public:
-  // Relaxed, both: one thread writes, and readers want a recent number.
+  // Relaxed, all: only one thread writes, so load and store need not be one operation, and readers accept a number
+  // that is slightly old.
+  /// Adds `n`. The owning thread only.
   void add(uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+  /// A recent value. Any thread.
   uint64_t read() const { return value_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<uint64_t> value_{0};
 };
 
-/// What a value says, and so what a reader may do with it.
+/// The kind of a value, which decides how a reader may use it. The numbers travel in the administration's messages.
 enum class Kind : uint8_t {
-  kCounter = 1,  ///< only rises while the process lives: readers form rates
-  kLevel = 2,    ///< the number now, which rises and falls
-  kFlag = 3,
-  kText = 4,
+  kCounter = 1,  ///< a number that only rises while the process lives; readers form rates
+  kGauge = 2,    ///< a present number, which rises and falls
+  kFlag = 3,     ///< true or false
+  kText = 4,     ///< a text for people
 };
 
-/// One field of the struct S. Constant, of static life.
+/// Describes one field of the struct S. A constant of static storage duration.
 template <class S, class T>
 struct Field {
-  std::string_view name;  ///< as readers see it: lower case, unit at the end ("memory_used_bytes", "uptime_ns")
+  std::string_view name;  ///< the name for readers: lower case, the unit last ("memory_used_bytes", "uptime_ns")
   Kind kind;
   T S::* member;
-  std::string_view help;  ///< one sentence or less
+  std::string_view help;  ///< an explanation of at most one sentence
 };
 
+/// The description of a counter.
 template <class S, class T>
 constexpr Field<S, T> counter(std::string_view name, T S::* member, std::string_view help) {
   return {name, Kind::kCounter, member, help};
 }
+/// The description of a gauge.
 template <class S, class T>
-constexpr Field<S, T> level(std::string_view name, T S::* member, std::string_view help) {
-  return {name, Kind::kLevel, member, help};
+constexpr Field<S, T> gauge(std::string_view name, T S::* member, std::string_view help) {
+  return {name, Kind::kGauge, member, help};
 }
+/// The description of a flag.
 template <class S>
 constexpr Field<S, bool> flag(std::string_view name, bool S::* member, std::string_view help) {
   return {name, Kind::kFlag, member, help};
 }
+/// The description of a text.
 template <class S>
 constexpr Field<S, std::string> text(std::string_view name, std::string S::* member, std::string_view help) {
   return {name, Kind::kText, member, help};
 }
 
-/// A struct with a field list: `static constexpr auto fields()`, a tuple of Field.
+/// A struct with a field list: a function `static constexpr auto fields()` that returns a tuple of Field.
 template <class S>
-concept Listed = requires { S::fields(); };
+concept HasFieldList = requires { S::fields(); };
 
 /// Calls visit(field, value) for every field, in the order of the list.
-template <Listed S, class Visit>
+template <HasFieldList S, class Visit>
 void for_each_field(const S& statistics, Visit&& visit) {
   std::apply([&](const auto&... field) { (visit(field, statistics.*(field.member)), ...); }, S::fields());
 }
 /// Calls visit(field) for every field, in the order of the list.
-template <Listed S, class Visit>
+template <HasFieldList S, class Visit>
 void for_each_field(Visit&& visit) {
   std::apply([&](const auto&... field) { (visit(field), ...); }, S::fields());
 }
 
-/// Adds every number of `live` to the same number of `sum`. Both are one list of numbers, List<Number>: `live` has the
-/// counters that a thread raises, `sum` plain numbers.
+/// Adds each counter of `live` to the number of the same field in `sum`. Both have the field list List<Number>:
+/// `live` has the Counter objects that a thread raises, `sum` plain numbers.
 template <template <class> class List>
 void add_counters(const List<Counter>& live, List<uint64_t>& sum) {
   constexpr auto kFrom = List<Counter>::fields();
@@ -95,9 +102,9 @@ void add_counters(const List<Counter>& live, List<uint64_t>& sum) {
   }(std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(kTo)>>>());
 }
 
-/// The counts between two readings: counters without what `before` had, levels, flags and texts as they are in
-/// `after`.
-template <Listed S>
+/// The statistics of the time between two readings. Counters are the difference of `after` and `before`; gauges,
+/// flags and texts have their value in `after`.
+template <HasFieldList S>
 S difference(S after, const S& before) {
   std::apply(
       [&](const auto&... field) {

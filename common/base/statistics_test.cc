@@ -25,7 +25,7 @@ struct Sample : Numbers<uint64_t> {
   std::string name;
 
   static constexpr auto fields() {
-    return std::tuple_cat(std::tuple(level("waiting", &Sample::waiting, ""), text("name", &Sample::name, "")),
+    return std::tuple_cat(std::tuple(gauge("waiting", &Sample::waiting, ""), text("name", &Sample::name, "")),
                           Numbers<uint64_t>::fields());
   }
 };
@@ -39,7 +39,7 @@ Sample sample(uint64_t taken, uint64_t refused, uint64_t waiting, const std::str
   return made;
 }
 
-TEST(Statistics, FieldsAreVisitedInTheirOrderThoseOfTheBaseIncluded) {
+TEST(Statistics, VisitsFieldsInOrderIncludingThoseOfTheBase) {
   std::vector<std::string> seen;
   for_each_field(sample(1, 2, 3, "x"), [&](const auto& field, const auto& value) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::string>) {
@@ -63,7 +63,7 @@ TEST(Statistics, LiveCountersOfSeveralThreadsAddUp) {
   EXPECT_EQ(sum.refused, 1u);
 }
 
-TEST(Statistics, ADifferenceIsOfCountersAlone) {
+TEST(Statistics, DifferenceSubtractsCountersOnly) {
   const Sample between = difference(sample(10, 5, 3, "after"), sample(4, 5, 9, "before"));
   EXPECT_EQ(between.taken, 6u);
   EXPECT_EQ(between.refused, 0u);

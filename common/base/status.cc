@@ -5,6 +5,7 @@
 namespace loam {
 namespace {
 
+// The position of a name is the number of its code.
 constexpr std::array<std::string_view, 22> kNames = {"kOk",
                                                      "kConflict",
                                                      "kNotFound",

@@ -1,4 +1,4 @@
-// Outcome of an operation: a code that callers react to, and a message for people.
+// Status and Result: the outcome of an operation, as a code for callers and a message for people.
 #pragma once
 
 #include <cstdint>
@@ -12,51 +12,55 @@
 
 namespace loam {
 
-/// Outcomes. A code exists because some caller reacts to it; everything else is told by the message. The numbers travel
-/// on the wire and are never reused.
+/// The outcome of an operation. A code exists only if some caller reacts to it; the message says everything else. The
+/// numbers travel in messages and are never reused.
 enum class StatusCode : uint16_t {
   kOk = 0,
-  kConflict = 1,         ///< the newest version of a record is not visible in the snapshot, or is another than expected
-  kNotFound = 2,         ///< no such record, visible in the snapshot
-  kAlreadyExists = 3,    ///< an insert met a visible record; a create met another definition
-  kNoSpace = 4,          ///< the node's memory limit is reached; removes and aborts still go through (R6)
-  kNoSuchTable = 5,      ///< never created, or dropped
-  kInvalidArgument = 6,  ///< the request contradicts the schema or a limit; repeating it is useless
-  kMalformed = 7,        ///< bytes that are no message of this protocol; the connection is closed
+  kConflict = 1,            ///< the newest version of the record is invisible in the snapshot, or not the expected one
+  kNotFound = 2,            ///< no record with this key is visible in the snapshot
+  kAlreadyExists = 3,       ///< an insert found a visible record, or a create found another definition of the name
+  kNoSpace = 4,             ///< the node's memory is full; removes and aborts still succeed (R6, room before the claim)
+  kNoSuchTable = 5,         ///< the table was never created, or it was dropped
+  kInvalidArgument = 6,     ///< the request contradicts the schema or a limit; a repetition fails again
+  kMalformed = 7,           ///< the bytes are not a message of this protocol; the receiver closes the connection
   kUnsupportedVersion = 8,  ///< the peer speaks another protocol version
-  kUnavailable = 9,         ///< the server cannot be reached, is stopping, or lost its memory (R9, R10)
-  kUnknownOutcome = 10,     ///< the request may or may not have taken effect (R4)
-  kOverloaded = 11,         ///< no room for the request at the moment; try again later
-  kFenced = 12,             ///< the session was ended by the commit manager (R7)
-  kSnapshotTooOld = 13,     ///< versions that the snapshot sees may be gone (R14)
-  kUnknownSnapshot = 14,    ///< the node does not hold that cached snapshot (R15)
-  kWrongShard = 15,         ///< the node does not own the shard in the map's present version (R26)
+  kUnavailable = 9,         ///< the server is unreachable or stopping, or lost its records (R9, leases; R10, identity)
+  kUnknownOutcome = 10,     ///< the request may or may not have taken effect (R4, outcomes)
+  kOverloaded = 11,         ///< a limit of the server is reached at the moment; repeat the request later
+  kFenced = 12,             ///< the commit manager has ended the session (R7, fence barrier)
+  kSnapshotTooOld = 13,     ///< versions that the snapshot sees may be collected (R14, old snapshots)
+  kUnknownSnapshot = 14,    ///< the storage node lacks the snapshot (R15, cached snapshots); reserved, not sent
+  kWrongShard = 15,         ///< the storage node does not own the shard, or has another shard map (R26, shards)
   kTimeout = 16,            ///< a deadline passed, and the operation has no effect
-  kCancelled = 17,          ///< ended by its owner
-  kOverflow = 18,           ///< an aggregate left the range of its type
+  kCancelled = 17,          ///< the owner of the operation has cancelled it
+  kOverflow = 18,           ///< the result of an aggregate does not fit into its type
   kInternal = 19,           ///< an invariant of Loam itself is broken; please report it
-  kWrongTableKind = 20,     ///< transactional access to a non-transactional table, or the reverse
-  kWrongCluster = 21,       ///< the server is of another cluster, or its state is not the newest of this one (R10)
+  kWrongTableKind = 20,     ///< a transactional request for a non-transactional table, or the reverse
+  kWrongCluster = 21,       ///< the server belongs to another cluster, or has an old state of this one (R10)
 };
 
-/// The code's name as written in the documentation, "kConflict".
+/// The name of the code as the documentation writes it, "kConflict".
 std::string_view to_string(StatusCode code);
 
-/// A code and a message. Success carries no message and never allocates.
-/// Messages say what was wrong, where, and what to do. Thread-compatible value type.
+/// The outcome of an operation: a code and a message. The message names the problem, its place, and the remedy. Success
+/// has no message and never allocates. A value type. Threads: one at a time for changes.
 class [[nodiscard]] Status {
  public:
+  /// Success.
   Status() = default;
+  /// kOk or an error. An empty message allocates nothing.
   Status(StatusCode code, std::string message);
   Status(const Status& other);
   Status& operator=(const Status& other);
   Status(Status&&) noexcept = default;
   Status& operator=(Status&&) noexcept = default;
 
+  /// Whether the operation succeeded.
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
+  /// The message; empty for success. The view is valid while the status lives unchanged.
   std::string_view message() const { return message_ ? std::string_view(*message_) : std::string_view(); }
-  /// "kConflict: record 7 of table accounts was changed by another transaction"
+  /// Code and message: "kConflict: record 7 of table accounts was changed by another transaction"
   std::string to_string() const;
 
   friend bool operator==(const Status& status, StatusCode code) { return status.code_ == code; }
@@ -66,9 +70,10 @@ class [[nodiscard]] Status {
   std::unique_ptr<const std::string> message_;  // null for success and for an empty message
 };
 
+/// Success.
 inline Status ok_status() { return {}; }
 
-/// A value, or the status that says why there is none. (std::expected does not exist in C++20.)
+/// Either a value, or the error that says why there is no value. (std::expected does not exist in C++20.)
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -77,10 +82,14 @@ class [[nodiscard]] Result {
     LOAM_CHECK(!status_.ok(), "a Result without a value needs an error");
   }
 
+  /// Whether the result has a value.
   bool ok() const { return value_.has_value(); }
+  /// The error, or success if the result has a value.
   const Status& status() const { return status_; }
+  /// The code of status().
   StatusCode code() const { return status_.code(); }
 
+  /// The value. Aborts the process if there is none, as do the operators below.
   T& value() & {
     LOAM_CHECK(ok(), "value() of a failed Result");
     return *value_;
@@ -104,7 +113,7 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
-/// Returns from the enclosing function if `expression` is a failed Status.
+/// Returns the Status of `expression` from the enclosing function if it is an error.
 #define LOAM_RETURN_IF_ERROR(expression)                                                     \
   do {                                                                                       \
     if (::loam::Status loam_status_ = (expression); !loam_status_.ok()) return loam_status_; \
@@ -113,7 +122,8 @@ class [[nodiscard]] Result {
 #define LOAM_CONCAT_INNER_(a, b) a##b
 #define LOAM_CONCAT_(a, b) LOAM_CONCAT_INNER_(a, b)
 // NOLINTBEGIN(bugprone-macro-parentheses): the target may be a declaration
-/// LOAM_ASSIGN_OR_RETURN(auto x, f()): declares or assigns x from a Result, or returns its status.
+/// LOAM_ASSIGN_OR_RETURN(auto x, f()): declares or assigns x from the value of a Result, or returns the error of the
+/// Result from the enclosing function.
 #define LOAM_ASSIGN_OR_RETURN(target, expression)                                                       \
   auto LOAM_CONCAT_(loam_result_, __LINE__) = (expression);                                             \
   if (!LOAM_CONCAT_(loam_result_, __LINE__).ok()) return LOAM_CONCAT_(loam_result_, __LINE__).status(); \

@@ -11,7 +11,7 @@ TEST(Status, SuccessHasNoMessage) {
   EXPECT_EQ(status.to_string(), "kOk");
 }
 
-TEST(Status, ErrorSaysWhatAndCopiesDeeply) {
+TEST(Status, ErrorHasAMessageAndCopiesDeeply) {
   Status status(StatusCode::kConflict, "record 7");
   const Status copy = status;
   status = ok_status();

@@ -12,7 +12,8 @@ namespace loam {
 
 RealThread::RealThread(const std::string& name, std::function<void()> body, int nice)
     : thread_([body = std::move(body), nice] {
-        // Linux: priorities are per thread. A container may refuse; then the thread is as eager as the others.
+        // On Linux each thread has a priority of its own. A container may refuse the change; the thread then runs at
+        // normal priority.
         if (nice != 0) static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice));
         body();
       }) {

@@ -1,8 +1,10 @@
-// Threads, and how they wait for each other: the part of the seam (env.h) that the simulator's virtual threads replace.
+// Threads, locks and condition variables of product code. Like env.h, the header has a production and a simulated
+// form.
 //
-// What product code runs as a thread of its own is started, joined, locked and waited for with these, so that a whole
-// process runs in the simulator as it is, each of its threads as a virtual one. They block in Transport::poll(),
-// Condition::wait() and sleep_ns() only. Not for data paths: nothing there waits.
+// Product code starts and joins its threads, locks, and waits by the types of this header only. Therefore a whole
+// process runs in the simulator unchanged, each of its threads as a virtual thread. Such a thread blocks in
+// Transport::poll(), Condition::wait() and sleep_ns() only. Data paths use none of this, because a thread there never
+// waits.
 #pragma once
 
 #include <chrono>
@@ -18,15 +20,16 @@
 
 namespace loam {
 
-/// std::thread with a name that tools show ("loam-net-0", up to 15 bytes) and a priority: `nice` above 0 lets others go
-/// first; a system that refuses that is not complained about. Joined by its owner before it is destroyed.
+/// A thread of the operating system with a name and a priority. Tools show the name, which has at most 15 bytes
+/// ("loam-net-0"). A `nice` above 0 lowers the priority; if the system refuses that, the thread runs at normal
+/// priority. The owner joins the thread before it destroys the object.
 class RealThread {
  public:
   RealThread() = default;
   RealThread(const std::string& name, std::function<void()> body, int nice = 0);
   bool joinable() const { return thread_.joinable(); }
   void join() { thread_.join(); }
-  /// For a thread that shares nothing with its owner that may die before it.
+  /// Lets the thread run without an owner. Only for a thread that uses no object that may die before the thread ends.
   void detach() { thread_.detach(); }
 
  private:
@@ -35,7 +38,8 @@ class RealThread {
 
 #ifdef LOAM_ENV_SIM
 
-/// The simulator's lock: a waiting virtual thread lets the others run. Lockable.
+/// The lock of simulated builds. A virtual thread that waits for it lets the others run. Meets the requirements
+/// Lockable without try_lock().
 class SimMutex {
  public:
   void lock() {
@@ -52,14 +56,14 @@ class SimMutex {
   Env::Atomic<bool> locked_{false};
 };
 
-/// The part of std::condition_variable that Loam uses, of a simulated process.
+/// The condition variable of simulated builds: the part of std::condition_variable that Loam uses.
 class SimCondition {
  public:
   template <class Predicate>
   void wait(std::unique_lock<SimMutex>& lock, Predicate holds) {
     while (!holds()) block(lock, UINT64_MAX);
   }
-  /// False: the time is over, and it still does not hold.
+  /// Returns false if the time is over and the predicate still does not hold.
   template <class Predicate>
   bool wait_for(std::unique_lock<SimMutex>& lock, std::chrono::nanoseconds time, Predicate holds) {
     const uint64_t until_ns = Env::now_ns() + static_cast<uint64_t>(time.count());
@@ -80,7 +84,7 @@ class SimCondition {
   }
 };
 
-/// A virtual thread of the process that makes it.
+/// The thread of simulated builds: a virtual thread of the process that starts it. It has no priority.
 class SimThread {
  public:
   SimThread() = default;
@@ -98,45 +102,55 @@ class SimThread {
   uint64_t number_ = 0;
 };
 
+/// A thread of product code.
 using Thread = SimThread;
+/// A lock; the production form below has the rules.
 using Mutex = SimMutex;
+/// A condition variable for Mutex.
 using Condition = SimCondition;
+/// Suspends the calling thread for `ns` nanoseconds.
 inline void sleep_ns(uint64_t ns) { sim_scheduler->block(nullptr, Env::now_ns() + ns); }
-/// A seed for what must differ between processes.
+/// A random number that differs between processes. Under the simulator it depends on the seed.
 inline uint64_t entropy() { return sim_scheduler->entropy(); }
 
 #else
 
+/// A thread of product code.
 using Thread = RealThread;
-/// A lock for short, rare critical sections. Use with std::scoped_lock or std::unique_lock; never per record, and never
-/// held across another lock's wait.
+/// A lock for short, rare critical sections. Use it with std::scoped_lock or std::unique_lock. Never lock it once per
+/// record, and never hold it while waiting for another lock.
 using Mutex = std::mutex;
+/// A condition variable for Mutex.
 using Condition = std::condition_variable;
+/// Suspends the calling thread for `ns` nanoseconds.
 void sleep_ns(uint64_t ns);
-/// A seed for what must differ between processes.
+/// A random number that differs between processes.
 uint64_t entropy();
 
 #endif
 
-/// Something that happens once; any number of threads wait for it. Stays valid while a waiter may still be inside.
-class Happening {
+/// An event that happens at most once and for which any number of threads may wait. The owner keeps it alive until
+/// notify() and every wait() have returned. Threads: any.
+class OneShotEvent {
  public:
-  void happen() {
+  /// Lets all present and later calls of wait() return.
+  void notify() {
     {
       const std::scoped_lock lock(mutex_);
-      happened_ = true;
+      notified_ = true;
     }
     changed_.notify_all();
   }
+  /// Blocks the calling thread until notify() has been called.
   void wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return happened_; });
+    changed_.wait(lock, [this] { return notified_; });
   }
 
  private:
   Mutex mutex_;
   Condition changed_;
-  bool happened_ = false;  // under mutex_
+  bool notified_ = false;  // guarded by mutex_
 };
 
 }  // namespace loam

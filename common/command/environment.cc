@@ -13,6 +13,8 @@ CLI::Option* add_with_environment(CLI::App& app, const std::string& name, std::s
   return app.add_option(name, value, help)->envname(variable)->check(not_empty);
 }
 
+// Removes the names of the variables, so that CLI11 reads none. The callback, which CLI11 calls for a subcommand that
+// is given, restores them.
 void read_environment_where_given(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
     std::vector<std::pair<CLI::Option*, std::string>> named;
@@ -22,6 +24,7 @@ void read_environment_where_given(CLI::App& app) {
       option->envname("");
       named.emplace_back(option, name);
     }
+    // CLI11 calls the callback before it parses the arguments of the subcommand, and reads the variables after that.
     if (!named.empty()) {
       command->preparse_callback([named](size_t) {
         for (const auto& [option, name] : named) option->envname(name);

@@ -8,7 +8,7 @@
 namespace loam::command {
 namespace {
 
-/// Three subcommands whose options share a variable, as those of `loam` do.
+/// A program with three subcommands whose options share a variable, as the subcommands of `loam` do.
 struct Program {
   Program() {
     for (const char* name : {"first", "second", "third"}) {
@@ -38,7 +38,7 @@ TEST_F(EnvironmentTest, AnOptionWinsInEverySubcommand) {
   }
 }
 
-TEST_F(EnvironmentTest, AnEmptyOptionIsRefusedAndAnEmptyVariableIsNone) {
+TEST_F(EnvironmentTest, RejectsAnEmptyOptionAndIgnoresAnEmptyVariable) {
   Program program;
   EXPECT_THROW(program.app.parse(std::vector<std::string>{"", "--where", "first"}), CLI::ValidationError);
   setenv("LOAM_TEST_WHERE", "", 1);

@@ -7,12 +7,12 @@
 namespace loam::command {
 namespace {
 
-/// Adds an option whose texts `parse` reads; the values that it has accepted go to `assign`. `range` is shown by
-/// --help.
+/// Adds an option whose texts `parse` reads. `assign` receives the parsed values. --help shows `range`.
 template <class Number>
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& help, const std::string& range,
                         const std::function<Result<Number>(std::string_view)>& parse,
                         std::function<void(const std::vector<Number>&)> assign) {
+  // The validator rejects a wrong text with the name of the option, and gives --help the range.
   const CLI::Validator in_range(
       [parse](std::string& text) {
         const auto number = parse(text);
@@ -24,7 +24,7 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::strin
     numbers.reserve(texts.size());
     for (const std::string& text : texts) {
       const auto number = parse(text);
-      // The validator is not asked about an empty text where a value may be missing.
+      // If the value of an option may be missing, CLI11 does not pass an empty text to the validator.
       if (!number.ok()) throw CLI::ValidationError(name, std::string(number.status().message()));
       numbers.push_back(*number);
     }
@@ -38,12 +38,12 @@ std::string span(const std::string& min, const std::string& max) { return min + 
 
 }  // namespace
 
-CLI::Option* add_whole_option(CLI::App& app, const std::string& name, WholeRange range, const std::string& help,
-                              const std::string& shown_default,
-                              std::function<void(const std::vector<uint64_t>&)> assign) {
+CLI::Option* add_unsigned_option(CLI::App& app, const std::string& name, UnsignedRange range, const std::string& help,
+                                 const std::string& shown_default,
+                                 std::function<void(const std::vector<uint64_t>&)> assign) {
   return add_parsed<uint64_t>(
              app, name, help, span(std::to_string(range.min), std::to_string(range.max)),
-             [range](std::string_view text) { return program::parse_whole(text, range); }, std::move(assign))
+             [range](std::string_view text) { return program::parse_unsigned(text, range); }, std::move(assign))
       ->default_str(shown_default)
       ->type_name("N");
 }
@@ -58,7 +58,7 @@ CLI::Option* add_decimal(CLI::App& app, const std::string& name, double& value, 
       ->type_name("NUMBER");
 }
 
-CLI::Option* add_size(CLI::App& app, const std::string& name, uint64_t& bytes, WholeRange range,
+CLI::Option* add_size(CLI::App& app, const std::string& name, uint64_t& bytes, UnsignedRange range,
                       const std::string& help) {
   return add_parsed<uint64_t>(
              app, name, help, span(program::size_text(range.min), program::size_text(range.max)),
@@ -68,7 +68,7 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, uint64_t& bytes, W
       ->type_name("SIZE");
 }
 
-CLI::Option* add_duration(CLI::App& app, const std::string& name, uint64_t& ns, WholeRange range,
+CLI::Option* add_duration(CLI::App& app, const std::string& name, uint64_t& ns, UnsignedRange range,
                           const std::string& help) {
   return add_parsed<uint64_t>(
              app, name, help, span(program::duration_text(range.min), program::duration_text(range.max)),

@@ -5,17 +5,18 @@
 namespace loam::command {
 namespace {
 
+/// A program with one option of each kind.
 struct Program {
   Program() {
-    add_whole(app, "--count", count, {1, 1'000}, "how many");
-    add_whole(app, "--small", small, {}, "as much as the variable holds");
-    add_wholes(app, "--port", ports, {1, 65'535}, "which");
+    add_unsigned(app, "--count", count, {1, 1'000}, "how many");
+    add_unsigned(app, "--small", small, {}, "as much as the variable holds");
+    add_unsigned_list(app, "--port", ports, {1, 65'535}, "which");
     add_decimal(app, "--watch", seconds, {0.1, 60}, "how often")->expected(0, 1)->default_str("1");
     add_size(app, "--memory", bytes, {1 << 20, uint64_t{1} << 40}, "how much");
     add_duration(app, "--limit", ns, {1'000, 60'000'000'000}, "how long");
   }
 
-  /// The error's message; empty if there is no error.
+  /// The message of the error that this option causes; empty if there is none.
   std::string error(const std::string& option, const std::string& value) {
     try {
       app.parse(std::vector<std::string>{value, option});
@@ -34,7 +35,7 @@ struct Program {
   uint64_t ns = 0;
 };
 
-TEST(NumberOptions, TakeWhatIsInRange) {
+TEST(NumberOptions, AcceptValuesInRange) {
   Program program;
   program.app.parse("--count 1000 --small 255 --port 1 65535 --watch 0.5 --memory 64MiB --limit 2s");
   EXPECT_EQ(program.count, 1'000u);
@@ -48,7 +49,7 @@ TEST(NumberOptions, TakeWhatIsInRange) {
   EXPECT_EQ(without_value.seconds, 1.0);
 }
 
-TEST(NumberOptions, RefuseEverythingElseByNameAndRange) {
+TEST(NumberOptions, ErrorsNameOptionAndRange) {
   for (const char* bad : {"-1", "+1", "", "010", "0x10", "1 ", "18446744073709551616", "x", "1e9"}) {
     for (const char* option : {"--count", "--small", "--port", "--watch", "--memory", "--limit"}) {
       const std::string error = Program().error(option, bad);

@@ -1,4 +1,4 @@
-// What the C++ runtime remembers of exceptions, kept apart for each fiber.
+// The exception state of the C++ runtime, kept separately for each fiber.
 #pragma once
 
 #include <cstring>
@@ -7,11 +7,12 @@
 
 namespace loam::fiber {
 
-/// Lies in the frame of a fiber that gives its thread to others, and puts back what it found when the fiber goes on.
+/// Saves the exception state of a fiber while other fibers run, and restores it in the destructor. It lies in the
+/// stack frame of the fiber that switches.
 ///
-/// The runtime keeps the exceptions that are being handled, and the number of those in flight, per thread. Without
-/// this, a fiber that waits inside a catch block would end the handling of another fiber's exception. The layout is
-/// that of the C++ ABI for Itanium, which g++ and clang share on this platform (section 2.2.2). Costs 2 ns.
+/// The C++ runtime keeps the exceptions that are being handled, and the number of those in flight, for each thread.
+/// Without this class, a fiber that waits inside a catch block would end the handling of another fiber's exception.
+/// The layout is that of the Itanium C++ ABI, section 2.2.2, which g++ and clang share on this platform. Costs 2 ns.
 class ExceptionState {
  public:
   ExceptionState() {

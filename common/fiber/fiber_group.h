@@ -1,4 +1,4 @@
-// Fibers that another one waits for, in every case that ends them.
+// A group of fibers for whose end another fiber waits, however they end.
 #pragma once
 
 #include <exception>
@@ -9,15 +9,15 @@
 
 namespace loam::fiber {
 
-/// One of the things that a WaitGroup waits for: add() in its constructor, done() in its destructor. The body of a
-/// fiber holds it in a capture, so that the wait ends if the body returns, if it throws, and if it never runs. The
-/// group outlives it. Owner thread only.
-class WaitPart {
+/// Counts one task of a WaitGroup: the constructor calls add(), the destructor done(). The body of a fiber captures a
+/// token, so that the wait ends if the body returns, if it throws, and if it never runs. The group outlives the
+/// token. Threads: the scheduler's.
+class WaitGroupToken {
  public:
-  explicit WaitPart(WaitGroup& group) : group_(&group) { group.add(); }
-  WaitPart(WaitPart&& other) noexcept : group_(std::exchange(other.group_, nullptr)) {}
-  WaitPart& operator=(WaitPart&&) = delete;
-  ~WaitPart() {
+  explicit WaitGroupToken(WaitGroup& group) : group_(&group) { group.add(); }
+  WaitGroupToken(WaitGroupToken&& other) noexcept : group_(std::exchange(other.group_, nullptr)) {}
+  WaitGroupToken& operator=(WaitGroupToken&&) = delete;
+  ~WaitGroupToken() {
     if (group_ != nullptr) group_->done();
   }
 
@@ -25,9 +25,11 @@ class WaitPart {
   WaitGroup* group_;
 };
 
-/// Role: the fibers that do parts of another fiber's work. Owner: that fiber, in the frame that starts them. Their
-/// bodies may refer to what stands above the group in this frame: the destructor waits for all fibers, also while an
-/// exception leaves the frame. Threads: the scheduler's.
+/// The fibers that do parts of another fiber's work.
+///
+/// Owner: that fiber, in the stack frame that starts them. The bodies may refer to objects that are declared above
+/// the group in this frame, because the destructor waits for all fibers, also while an exception leaves the frame.
+/// Threads: the scheduler's.
 class FiberGroup {
  public:
   explicit FiberGroup(FiberScheduler& scheduler) : scheduler_(scheduler) {}
@@ -35,12 +37,12 @@ class FiberGroup {
   FiberGroup(const FiberGroup&) = delete;
   FiberGroup& operator=(const FiberGroup&) = delete;
 
-  /// Runs `body` in a new fiber of the group. False: there is no fiber or no memory for it, and `body` was destroyed
-  /// uncalled. What `body` throws arrives at wait().
+  /// Runs `body` in a new fiber of the group. False: there is no free fiber or no memory for it, and `body` was
+  /// destroyed without a call. wait() throws the exception of a body.
   template <class Body>
   [[nodiscard]] bool spawn(Body body) noexcept {
     try {
-      auto run = [this, part = WaitPart(living_), body = std::move(body)]() mutable {
+      auto run = [this, part = WaitGroupToken(living_), body = std::move(body)]() mutable {
         try {
           body();
         } catch (...) {
@@ -53,7 +55,7 @@ class FiberGroup {
     }
   }
 
-  /// Waits until all fibers of the group have ended; throws the first exception of a body.
+  /// Waits until all fibers of the group have ended, and then throws the first exception of a body, if any.
   void wait() {
     living_.wait();
     if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));

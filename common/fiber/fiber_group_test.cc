@@ -24,7 +24,7 @@ class FiberGroupTest : public ::testing::Test {
     result.wake = [] {};
     return result;
   }
-  /// Runs `body` in a fiber, and all that it starts.
+  /// Runs `body` in a fiber until it and all fibers that it starts have ended.
   void run(Task body) {
     ASSERT_TRUE(scheduler_.spawn(std::move(body)).ok());
     scheduler_.stop();
@@ -53,7 +53,7 @@ TEST_F(FiberGroupTest, WaitsForAllFibers) {
   EXPECT_EQ(ended, 5);
 }
 
-TEST_F(FiberGroupTest, ABodysExceptionArrivesAtTheWaiterWhenAllHaveEnded) {
+TEST_F(FiberGroupTest, WaitThrowsTheFirstExceptionAfterAllFibersEnded) {
   std::string caught;
   int ended = 0;
   run([&] {
@@ -76,7 +76,7 @@ TEST_F(FiberGroupTest, ABodysExceptionArrivesAtTheWaiterWhenAllHaveEnded) {
   EXPECT_EQ(scheduler_.counters().escaped_exceptions, 0u);
 }
 
-TEST_F(FiberGroupTest, AFrameThatAnExceptionLeavesWaitsForTheFibersThatUseIt) {
+TEST_F(FiberGroupTest, DestructorWaitsForFibersDuringUnwinding) {
   struct Frame {
     std::vector<std::string>& events;
     ~Frame() { events.emplace_back("the frame ends"); }
@@ -98,7 +98,7 @@ TEST_F(FiberGroupTest, AFrameThatAnExceptionLeavesWaitsForTheFibersThatUseIt) {
   EXPECT_EQ(events, (std::vector<std::string>{"the fiber ends", "the frame ends", "the exception arrives"}));
 }
 
-TEST_F(FiberGroupTest, ARefusedBodyIsDestroyedAndNotWaitedFor) {
+TEST_F(FiberGroupTest, RefusedBodyIsDestroyedAndNotAwaited) {
   size_t started = 0;
   int destroyed = 0;
   struct Count {
@@ -112,14 +112,14 @@ TEST_F(FiberGroupTest, ARefusedBodyIsDestroyedAndNotWaitedFor) {
   run([&] {
     FiberGroup group(scheduler_);
     while (group.spawn([counted = Count(destroyed)] {})) ++started;
-    EXPECT_EQ(destroyed, 1) << "the refused one";
+    EXPECT_EQ(destroyed, 1) << "the refused body";
     group.wait();
   });
   EXPECT_EQ(started, kMaxFibers - 1);
   EXPECT_EQ(destroyed, static_cast<int>(kMaxFibers));
 }
 
-TEST_F(FiberGroupTest, ATaskThatCannotBeMadeCountsAsRefused) {
+TEST_F(FiberGroupTest, SpawnFailsIfTheTaskCannotBeMade) {
   struct Throws {
     Throws() = default;
     Throws(const Throws&) = default;
@@ -136,10 +136,10 @@ TEST_F(FiberGroupTest, ATaskThatCannotBeMadeCountsAsRefused) {
   });
 }
 
-TEST_F(FiberGroupTest, APartEndsWithATaskThatNeverRuns) {
+TEST_F(FiberGroupTest, TokenOfATaskThatNeverRunsIsReleased) {
   WaitGroup group;
   {
-    const Task task([part = WaitPart(group)] {});
+    const Task task([part = WaitGroupToken(group)] {});
     EXPECT_EQ(group.open(), 1u);
   }
   EXPECT_EQ(group.open(), 0u);

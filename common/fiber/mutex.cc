@@ -6,10 +6,12 @@ namespace loam::fiber {
 
 void FiberMutex::lock() {
   if (try_lock()) return;
+  // The queue entry lies in the stack frame of the waiting fiber. The frame lives until the fiber holds the mutex, and
+  // unlock() removes the entry before.
   Waiter self;
   (last_ == nullptr ? first_ : last_->next) = &self;
   last_ = &self;
-  self.point.wait();  // unlock() has handed the mutex over
+  self.point.wait();  // unlock() passes the mutex to this fiber, and locked_ stays true
 }
 
 bool FiberMutex::try_lock() {
@@ -24,6 +26,7 @@ void FiberMutex::unlock() {
     locked_ = false;
     return;
   }
+  // Passes the mutex to the first waiter: locked_ stays true, so a fiber that calls lock() meanwhile queues behind it.
   Waiter* next = first_;
   first_ = next->next;
   if (first_ == nullptr) last_ = nullptr;

@@ -8,7 +8,7 @@
 namespace loam::fiber {
 namespace {
 
-TEST(FiberMutex, ExcludesAcrossYieldsAndIsFirstComeFirstServed) {
+TEST(FiberMutex, ExcludesAcrossYieldsInTheOrderOfArrival) {
   FiberScheduler scheduler;
   FiberMutex mutex;
   std::vector<int> order;
@@ -32,7 +32,7 @@ TEST(FiberMutex, ExcludesAcrossYieldsAndIsFirstComeFirstServed) {
   EXPECT_FALSE(mutex.is_locked());
 }
 
-TEST(FiberMutex, UnlockHandsOverSoThatNobodyStarves) {
+TEST(FiberMutex, UnlockPassesTheMutexToTheFirstWaiter) {
   FiberScheduler scheduler;
   FiberMutex mutex;
   int greedy = 0;

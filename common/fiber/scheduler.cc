@@ -10,8 +10,8 @@
 #include <x86intrin.h>
 
 #include "common/base/env.h"
+#include "common/fiber/cancel_scope.h"
 #include "common/fiber/exception_state.h"
-#include "common/fiber/limit.h"
 #include "common/fiber/mutex.h"
 #include "common/fiber/scheduler_impl.h"
 #include "common/fiber/switcher.h"
@@ -25,7 +25,7 @@ SimThreadLocal<FiberScheduler> this_threads_scheduler;
 thread_local FiberScheduler* this_threads_scheduler = nullptr;
 #endif
 
-/// Time stamp counter ticks in a millisecond, measured once a process against the monotonic clock.
+/// Ticks of the time-stamp counter in a millisecond, measured once in a process against the monotonic clock.
 uint64_t ticks_per_ms() {
   static const uint64_t ticks = [] {
     const uint64_t from_ns = Env::now_ns();
@@ -40,46 +40,52 @@ uint64_t ticks_per_ms() {
 
 // ---- FiberScheduler::Impl: inbox ------------------------------------------------------------------------------------
 
-void FiberScheduler::Impl::put_in(Task task, bool as_fiber) {
-  auto* letter = new Letter{std::move(task), as_fiber, nullptr};
-  // release: the scheduler's acquire in empty_inbox() sees the letter's contents.
+void FiberScheduler::Impl::push_inbox(Task task, bool as_fiber) {
+  auto* letter = new RemoteTask{std::move(task), as_fiber, nullptr};
+  // Relaxed load: the compare-and-swap below repeats with the present value if the first load was stale.
+  // Release: pairs with the acquire in drain_inbox(), so that the scheduler sees the content of the task.
   letter->next = inbox.load(std::memory_order_relaxed);
   while (!inbox.compare_exchange_weak(letter->next, letter, std::memory_order_release, std::memory_order_relaxed)) {
   }
-  ring();
+  wake();
 }
 
-void FiberScheduler::Impl::ring() {
+void FiberScheduler::Impl::wake() {
   if (options.wake) {
     options.wake();
     return;
   }
-  const std::lock_guard lock(bell_mutex);
-  bell_rung = true;
-  bell.notify_one();
+  const std::lock_guard lock(wake_mutex);
+  wake_pending = true;
+  wake_condition.notify_one();
 }
 
-void FiberScheduler::Impl::empty_inbox(FiberScheduler& scheduler) {
-  // relaxed: a letter that is missed now rings, and is found in the next round. acquire pairs with put_in().
+void FiberScheduler::Impl::drain_inbox(FiberScheduler& scheduler) {
+  // Relaxed: push_inbox() wakes the scheduler after it has appended a task, so a task that this load misses is found
+  // in the next round. The acquire below pairs with push_inbox().
   if (inbox.load(std::memory_order_relaxed) == nullptr) return;
-  Letter* last = inbox.exchange(nullptr, std::memory_order_acquire);
-  Letter* first = nullptr;
+  RemoteTask* last = inbox.exchange(nullptr, std::memory_order_acquire);
+  // The inbox is a stack, so its newest task is on top. The loop reverses it into the order of posting.
+  RemoteTask* first = nullptr;
   while (last != nullptr) first = std::exchange(last, std::exchange(last->next, first));
   while (first != nullptr) {
-    const std::unique_ptr<Letter> letter(std::exchange(first, first->next));
+    const std::unique_ptr<RemoteTask> letter(std::exchange(first, first->next));
     ++counters.remote_tasks;
     if (letter->as_fiber) {
+      // A refused task is destroyed without a call. No caller waits for the result of spawn_remote().
       static_cast<void>(scheduler.spawn(std::move(letter->task)));
       continue;
     }
     const uint64_t from = __rdtsc();
     letter->task();
     const uint64_t ticks = __rdtsc() - from;
-    if (long_hold_ticks != 0 && ticks > long_hold_ticks) report_long_hold(0, ticks);
+    if (stall_threshold_ticks != 0 && ticks > stall_threshold_ticks) report_stall(0, ticks);
   }
 }
 
 // ---- FiberScheduler::Impl: timers -----------------------------------------------------------------------------------
+//
+// place() is the only function that moves a timer, so each wait point always knows the position of its timer.
 
 bool FiberScheduler::Impl::earlier(size_t a, size_t b) const { return timers[a].deadline_ns < timers[b].deadline_ns; }
 
@@ -120,6 +126,7 @@ void FiberScheduler::Impl::remove_timer(WaitPoint& point) {
   const Timer last = timers.back();
   timers.pop_back();
   if (at == timers.size()) return;
+  // The last timer fills the gap. It may come from another subtree, so it may have to move up or down.
   place(at, last);
   sift_up(at);
   sift_down(last.point->timer_at_);
@@ -127,21 +134,21 @@ void FiberScheduler::Impl::remove_timer(WaitPoint& point) {
 
 void FiberScheduler::Impl::fire_timers() {
   if (timers.empty()) return;
-  // At the end every deadline has come. relaxed: seen a round later at worst.
+  // After stop() every deadline counts as passed. Relaxed: at worst the next round sees the flag.
   const uint64_t now = stopping.load(std::memory_order_relaxed) ? kForever : clock();
   while (!timers.empty() && timers.front().deadline_ns <= now) {
     ++counters.timeouts;
-    timers.front().point->end_wait();  // removes the timer
+    timers.front().point->end_wait();  // notify() removes the timer
   }
 }
 
-// ---- FiberScheduler::Impl: the rest ---------------------------------------------------------------------------------
+// ---- FiberScheduler::Impl: clock, stalls, idle ----------------------------------------------------------------------
 
 uint64_t FiberScheduler::Impl::clock() const { return options.now_ns ? options.now_ns() : Env::now_ns(); }
 
-void FiberScheduler::Impl::report_long_hold(uint64_t fiber, uint64_t ticks) {
-  ++counters.long_holds;
-  if (options.on_long_hold) options.on_long_hold({fiber, ticks * 1'000 / (ticks_per_ms() / 1'000 + 1)});
+void FiberScheduler::Impl::report_stall(uint64_t fiber, uint64_t ticks) {
+  ++counters.stalls;
+  if (options.on_stall) options.on_stall({fiber, ticks * 1'000 / (ticks_per_ms() / 1'000 + 1)});
 }
 
 void FiberScheduler::Impl::idle(uint64_t timeout_ns) {
@@ -150,14 +157,15 @@ void FiberScheduler::Impl::idle(uint64_t timeout_ns) {
     return;
   }
   if (timeout_ns == 0) return;
-  std::unique_lock lock(bell_mutex);
-  const auto rung = [this] { return bell_rung; };
+  std::unique_lock lock(wake_mutex);
+  // A wake() before the sleep has set the flag, so it is not lost.
+  const auto rung = [this] { return wake_pending; };
   if (timeout_ns >= kLongestSleepNs) {
-    bell.wait(lock, rung);
+    wake_condition.wait(lock, rung);
   } else {
-    bell.wait_for(lock, std::chrono::nanoseconds(timeout_ns), rung);
+    wake_condition.wait_for(lock, std::chrono::nanoseconds(timeout_ns), rung);
   }
-  bell_rung = false;
+  wake_pending = false;
 }
 
 // ---- FiberScheduler -------------------------------------------------------------------------------------------------
@@ -165,12 +173,14 @@ void FiberScheduler::Impl::idle(uint64_t timeout_ns) {
 FiberScheduler::FiberScheduler(SchedulerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
   LOAM_CHECK(!impl_->options.idle || impl_->options.wake, "an idle hook needs a wake hook");
   LOAM_CHECK(this_threads_scheduler == nullptr, "a thread has one fiber scheduler at a time");
-  if (!Env::kSimulated && impl_->options.long_hold_ns != 0) {  // simulated time stands still while a fiber runs
-    impl_->long_hold_ticks = std::max<uint64_t>(impl_->options.long_hold_ns / 1'000 * (ticks_per_ms() / 1'000), 1);
+  if (!Env::kSimulated && impl_->options.stall_threshold_ns != 0) {  // simulated time does not pass while a fiber runs
+    impl_->stall_threshold_ticks =
+        std::max<uint64_t>(impl_->options.stall_threshold_ns / 1'000 * (ticks_per_ms() / 1'000), 1);
   }
-  const Switcher::Limits limits{impl_->options.stack_bytes, impl_->options.max_pooled_stacks, impl_->long_hold_ticks};
+  const Switcher::Options limits{impl_->options.stack_bytes, impl_->options.max_pooled_stacks,
+                                 impl_->stall_threshold_ticks};
   impl_->switcher.open(limits, impl_.get(), [](void* owner, uint64_t fiber, uint64_t ticks) {
-    static_cast<Impl*>(owner)->report_long_hold(fiber, ticks);
+    static_cast<Impl*>(owner)->report_stall(fiber, ticks);
   });
   this_threads_scheduler = this;
 }
@@ -179,8 +189,8 @@ FiberScheduler::~FiberScheduler() {
   LOAM_CHECK(this_threads_scheduler == this, "a fiber scheduler ends on its own thread");
   impl_->switcher.close();
   this_threads_scheduler = nullptr;
-  // acquire: as in empty_inbox(); what other threads posted too late is destroyed uncalled.
-  Impl::Letter* letter = impl_->inbox.exchange(nullptr, std::memory_order_acquire);
+  // Tasks that other threads posted after the last round are destroyed without a call. Acquire: as in drain_inbox().
+  Impl::RemoteTask* letter = impl_->inbox.exchange(nullptr, std::memory_order_acquire);
   while (letter != nullptr) delete std::exchange(letter, letter->next);
 }
 
@@ -197,18 +207,18 @@ Status FiberScheduler::spawn(Task body) {
   }
   if (!impl_->switcher.spawn(body)) {
     return {StatusCode::kOverloaded,
-            "the system gives no memory for another fiber's stack; use fewer fibers, or raise vm.max_map_count"};
+            "the system has no memory for the stack of another fiber; use fewer fibers, or raise vm.max_map_count"};
   }
   ++impl_->counters.spawned;
   return ok_status();
 }
 
-void FiberScheduler::spawn_remote(Task body) { impl_->put_in(std::move(body), true); }
+void FiberScheduler::spawn_remote(Task body) { impl_->push_inbox(std::move(body), true); }
 
-void FiberScheduler::post(Task task) { impl_->put_in(std::move(task), false); }
+void FiberScheduler::post(Task task) { impl_->push_inbox(std::move(task), false); }
 
 void FiberScheduler::run() {
-  // The last round begins after stop() has been seen, so that it finds all that was posted before stop().
+  // The last round begins after this loop has seen stop(), so that it finds all tasks that were posted before stop().
   for (bool last = false; !last;) {
     const bool stopped = stopping();
     last = run_round(kForever) == 0 && stopped;
@@ -220,9 +230,12 @@ size_t FiberScheduler::run_round(uint64_t timeout_ns) {
              "the scheduler's thread runs its rounds, outside of fibers");
   Impl& impl = *impl_;
   ++impl.counters.rounds;
-  impl.empty_inbox(*this);
+  // Posted tasks and due timers come first, because they make fibers ready for this round.
+  impl.drain_inbox(*this);
   impl.fire_timers();
   impl.switcher.run_ready_round();
+  // The idle hook must not wait while a fiber is ready, nor in the last round of run(), nor beyond the next deadline.
+  // After stop() every deadline counts as passed.
   uint64_t wait_ns = timeout_ns;
   if (impl.switcher.has_ready() || (stopping() && living_fibers() == 0)) {
     wait_ns = 0;
@@ -236,13 +249,14 @@ size_t FiberScheduler::run_round(uint64_t timeout_ns) {
 }
 
 void FiberScheduler::stop() {
-  // release: who sees it also sees what the caller, or threads that it has joined, posted before (stopping()).
+  // Release: pairs with stopping(). A thread that sees the flag also sees the tasks that the caller, and the threads
+  // that it has joined, posted before.
   impl_->stopping.store(true, std::memory_order_release);
-  impl_->ring();
+  impl_->wake();
 }
 
 bool FiberScheduler::stopping() const {
-  return impl_->stopping.load(std::memory_order_acquire);  // acquire: pairs with stop()
+  return impl_->stopping.load(std::memory_order_acquire);  // pairs with stop()
 }
 
 void FiberScheduler::yield() {
@@ -253,13 +267,15 @@ void FiberScheduler::yield() {
 }
 
 bool FiberScheduler::sleep_until(uint64_t deadline_ns) {
-  if (Limit::cancelled()) {  // no sleep; but the others run, as in any wait
+  // A fiber of a cancelled scope does not sleep. It yields, because a loop that sleeps between attempts would otherwise
+  // keep the thread from all other fibers.
+  if (CancelScope::cancelled()) {
     yield();
     return !stopping();
   }
   WaitPoint nobody_notifies;
-  static_cast<void>(
-      nobody_notifies.wait_until(std::min(deadline_ns, kForever - 1)));  // a timer, so that stop() ends it
+  // Not kForever: a wait with a timer ends at stop().
+  static_cast<void>(nobody_notifies.wait_until(std::min(deadline_ns, kForever - 1)));
   return !stopping();
 }
 
@@ -270,7 +286,7 @@ bool FiberScheduler::sleep_for(uint64_t duration_ns) {
 
 uint64_t FiberScheduler::now_ns() const { return impl_->clock(); }
 
-Limit*& FiberScheduler::limit() { return impl_->switcher.current_limit(); }
+CancelScope*& FiberScheduler::cancel_scope() { return impl_->switcher.current_cancel_scope(); }
 
 uint64_t FiberScheduler::current_fiber() const { return impl_->switcher.current_number(); }
 
@@ -278,7 +294,7 @@ size_t FiberScheduler::living_fibers() const { return impl_->switcher.living(); 
 
 bool FiberScheduler::has_ready_fibers() const { return impl_->switcher.has_ready(); }
 
-size_t FiberScheduler::deepest_stack_bytes() const { return impl_->switcher.deepest_stack_bytes(); }
+size_t FiberScheduler::stack_high_watermark_bytes() const { return impl_->switcher.stack_high_watermark_bytes(); }
 
 SchedulerCounters FiberScheduler::counters() const {
   SchedulerCounters counters = impl_->counters;

@@ -1,4 +1,4 @@
-// State of a FiberScheduler. Internal to this folder.
+// The state of a FiberScheduler. Internal to this folder.
 #pragma once
 
 #include <atomic>
@@ -13,28 +13,30 @@
 namespace loam::fiber {
 
 struct FiberScheduler::Impl {
-  /// What another thread (or this one) wants done.
-  struct Letter {
+  /// A task of post() or spawn_remote(), in the inbox.
+  struct RemoteTask {
     Task task;
     bool as_fiber = false;
-    Letter* next = nullptr;
+    RemoteTask* next = nullptr;
   };
+  /// A wait with a deadline.
   struct Timer {
     uint64_t deadline_ns = 0;
     WaitPoint* point = nullptr;
   };
-  /// Longer sleeps than a year last until they are ended.
+  /// A sleep without an idle hook that is longer than a year lasts until wake().
   static constexpr uint64_t kLongestSleepNs = 365ull * 24 * 3600 * 1'000'000'000;
 
   explicit Impl(SchedulerOptions given) : options(std::move(given)) {}
 
-  // Inbox: any thread puts in, the owner empties.
-  void put_in(Task task, bool as_fiber);
-  void empty_inbox(FiberScheduler& scheduler);
+  // Inbox: any thread appends, the owner empties it.
+  void push_inbox(Task task, bool as_fiber);
+  void drain_inbox(FiberScheduler& scheduler);
   /// Ends the owner's sleep, or its next one.
-  void ring();
+  void wake();
 
-  // Timers: a binary heap of the waits with a deadline, the earliest first. A wait point knows its place.
+  // Timers: a binary heap of the waits with a deadline, the earliest first. A wait point knows its position in the
+  // heap, so that its timer can be removed.
   void add_timer(WaitPoint& point, uint64_t deadline_ns);
   void remove_timer(WaitPoint& point);
   void fire_timers();
@@ -45,26 +47,27 @@ struct FiberScheduler::Impl {
 
   uint64_t clock() const;
   void idle(uint64_t timeout_ns);
-  void report_long_hold(uint64_t fiber, uint64_t ticks);
+  void report_stall(uint64_t fiber, uint64_t ticks);
 
   // Constant after construction.
   const SchedulerOptions options;
-  const Switcher::Pointer switcher_pointer = Switcher::obtain();
+  const Switcher::Pointer switcher_pointer = Switcher::acquire();
   Switcher& switcher = *switcher_pointer;
-  uint64_t long_hold_ticks = 0;
+  uint64_t stall_threshold_ticks = 0;
 
   // Owner thread only.
   SchedulerCounters counters;
   std::vector<Timer> timers;
 
-  // Any thread pushes, the owner takes all: a stack, reversed when it is emptied. No ABA: nobody pops single letters.
-  std::atomic<Letter*> inbox{nullptr};
+  // A stack: any thread pushes a task, and the owner takes all tasks at once and reverses their order. There is no
+  // ABA problem, because no thread pops single tasks.
+  std::atomic<RemoteTask*> inbox{nullptr};
   std::atomic<bool> stopping{false};
 
   // The sleep of a scheduler without an idle hook.
-  Mutex bell_mutex;
-  Condition bell;
-  bool bell_rung = false;  // guarded by bell_mutex
+  Mutex wake_mutex;
+  Condition wake_condition;
+  bool wake_pending = false;  // guarded by wake_mutex
 };
 
 }  // namespace loam::fiber

@@ -53,7 +53,7 @@ TEST(FiberScheduler, ARoundRunsEachReadyFiberOnce) {
   EXPECT_EQ(log, "abcabcabc");
 }
 
-TEST(FiberScheduler, ManyFibers) {
+TEST(FiberScheduler, WakesThousandsOfFibersInAChain) {
   FiberScheduler scheduler;
   constexpr size_t kFibers = 2'000;
   WaitPoint gate;
@@ -75,7 +75,7 @@ TEST(FiberScheduler, ManyFibers) {
   EXPECT_EQ(scheduler.counters().ended, kFibers);
 }
 
-TEST(FiberScheduler, EndedFibersGiveTheirStacksToNewOnes) {
+TEST(FiberScheduler, ReusesTheStacksOfEndedFibers) {
   FiberScheduler scheduler;
   for (int i = 0; i < 1'000; ++i) {
     ASSERT_TRUE(scheduler.spawn([&] { scheduler.yield(); }).ok());
@@ -87,7 +87,7 @@ TEST(FiberScheduler, EndedFibersGiveTheirStacksToNewOnes) {
   EXPECT_EQ(scheduler.counters().stacks_mapped, 2u);
 }
 
-TEST(FiberScheduler, BeyondThePoolStacksAreGivenBack) {
+TEST(FiberScheduler, UnmapsStacksBeyondThePool) {
   SchedulerOptions options;
   options.max_pooled_stacks = 3;
   FiberScheduler scheduler(options);
@@ -120,13 +120,13 @@ TEST(FiberScheduler, AnExceptionEndsItsFiberOnly) {
   ASSERT_TRUE(scheduler.spawn([] { throw std::runtime_error("thrown by the test"); }).ok());
   ASSERT_TRUE(scheduler.spawn([&] { ++ran; }).ok());
   scheduler.run_round(0);
-  ASSERT_TRUE(scheduler.spawn([&] { ++ran; }).ok());  // on the stack of the one that threw
+  ASSERT_TRUE(scheduler.spawn([&] { ++ran; }).ok());  // on the stack of the fiber that threw
   scheduler.run_round(0);
   EXPECT_EQ(ran, 2);
   EXPECT_EQ(scheduler.counters().escaped_exceptions, 1u);
 }
 
-TEST(FiberScheduler, ExceptionsThrownAndCaughtInFibersThatTakeTurns) {
+TEST(FiberScheduler, FibersThrowAndCatchInTurns) {
   FiberScheduler scheduler;
   int caught = 0;
   for (int i = 0; i < 4; ++i) {
@@ -149,7 +149,7 @@ TEST(FiberScheduler, ExceptionsThrownAndCaughtInFibersThatTakeTurns) {
   EXPECT_EQ(caught, 40);
 }
 
-TEST(FiberScheduler, FibersHaveNumbers) {
+TEST(FiberScheduler, NumbersFibersFromOne) {
   FiberScheduler scheduler;
   std::vector<uint64_t> numbers;
   EXPECT_EQ(scheduler.current_fiber(), 0u);
@@ -167,11 +167,11 @@ TEST(FiberScheduler, FibersHaveNumbers) {
   EXPECT_EQ(numbers, (std::vector<uint64_t>{1, 2, 3}));
 }
 
-TEST(FiberScheduler, TellsOfAFiberThatHoldsTheThread) {
-  std::vector<LongHold> holds;
+TEST(FiberScheduler, ReportsAFiberThatStalls) {
+  std::vector<FiberStall> holds;
   SchedulerOptions options;
-  options.long_hold_ns = 2'000'000;
-  options.on_long_hold = [&](const LongHold& hold) { holds.push_back(hold); };
+  options.stall_threshold_ns = 2'000'000;
+  options.on_stall = [&](const FiberStall& hold) { holds.push_back(hold); };
   FiberScheduler scheduler(options);
   const auto burn = [] {
     const uint64_t until = RealEnv::now_ns() + 4'000'000;
@@ -180,11 +180,11 @@ TEST(FiberScheduler, TellsOfAFiberThatHoldsTheThread) {
   ASSERT_TRUE(scheduler.spawn([&] { scheduler.yield(); }).ok());
   ASSERT_TRUE(scheduler.spawn(burn).ok());
   scheduler.run_round(0);
-  ASSERT_GE(holds.size(), 1u);  // a busy machine may hold others, too
+  ASSERT_GE(holds.size(), 1u);  // on a busy machine other fibers may stall, too
   bool told = false;
-  for (const LongHold& hold : holds) told = told || (hold.fiber == 2 && hold.held_ns >= 3'500'000);
+  for (const FiberStall& hold : holds) told = told || (hold.fiber == 2 && hold.stalled_ns >= 3'500'000);
   EXPECT_TRUE(told);
-  EXPECT_EQ(scheduler.counters().long_holds, holds.size());
+  EXPECT_EQ(scheduler.counters().stalls, holds.size());
   holds.clear();
   scheduler.post(burn);
   finish(scheduler);
@@ -192,34 +192,34 @@ TEST(FiberScheduler, TellsOfAFiberThatHoldsTheThread) {
   EXPECT_EQ(holds.front().fiber, 0u);
 }
 
-// A fiber beyond those that are kept is deleted at its end; the hold must not be looked up in it afterwards.
-TEST(FiberScheduler, ReportsTheHoldOfAnEndingFiberOnce) {
+// A fiber whose stack does not fit into the pool is deleted at its end, so the report must not read it afterwards.
+TEST(FiberScheduler, ReportsTheStallOfAnEndingFiberOnce) {
   std::vector<uint64_t> fibers;
   SchedulerOptions options;
   options.max_pooled_stacks = 0;
-  options.long_hold_ns = 1;  // every fiber holds the thread for longer
-  options.on_long_hold = [&](const LongHold& hold) { fibers.push_back(hold.fiber); };
+  options.stall_threshold_ns = 1;  // every fiber runs for longer
+  options.on_stall = [&](const FiberStall& hold) { fibers.push_back(hold.fiber); };
   FiberScheduler scheduler(options);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(scheduler.spawn([] {}).ok());
   finish(scheduler);
   EXPECT_EQ(fibers, (std::vector<uint64_t>{1, 2, 3}));
 }
 
-TEST(FiberScheduler, TellsOfNoHoldsWhileItEnds) {
+TEST(FiberScheduler, ReportsNoStallsWhileItEnds) {
   bool ending = false;
   uint64_t told_at_the_end = 0;
   SchedulerOptions options;
-  options.long_hold_ns = 1;  // every fiber holds the thread for longer
-  options.on_long_hold = [&](const LongHold&) { told_at_the_end += ending ? 1 : 0; };
+  options.stall_threshold_ns = 1;  // every fiber runs for longer
+  options.on_stall = [&](const FiberStall&) { told_at_the_end += ending ? 1 : 0; };
   auto scheduler = std::make_unique<FiberScheduler>(options);
   ASSERT_TRUE(scheduler->spawn([] {}).ok());
-  finish(*scheduler);  // its stack waits for another fiber now
+  finish(*scheduler);  // the fiber is parked now, and runs once more when the scheduler ends
   ending = true;
   scheduler.reset();
   EXPECT_EQ(told_at_the_end, 0u);
 }
 
-TEST(FiberScheduler, TheIdleHookGetsTheTimeUntilTheNextDeadline) {
+TEST(FiberScheduler, IdleHookGetsTheTimeUntilTheNextDeadline) {
   uint64_t clock = 100;
   std::vector<uint64_t> timeouts;
   SchedulerOptions options;
@@ -254,7 +254,7 @@ TEST(FiberScheduler, SchedulersFollowEachOtherOnAThread) {
   EXPECT_EQ(FiberScheduler::current(), nullptr);
 }
 
-TEST(FiberScheduler, ThreadsHaveTheirOwn) {
+TEST(FiberScheduler, EachThreadHasItsOwnScheduler) {
   std::vector<std::thread> threads;
   std::atomic<int> ran{0};
   for (int i = 0; i < 4; ++i) {
@@ -279,7 +279,7 @@ TEST(FiberScheduler, OtherThreadsSpawnAndPost) {
   FiberScheduler scheduler;
   constexpr int kThreads = 3;
   constexpr int kEach = 300;
-  int ran = 0;  // the scheduler's thread only
+  int ran = 0;  // used by the scheduler's thread only
   int posted = 0;
   std::vector<int> last(kThreads, -1);
   std::vector<std::thread> threads;
@@ -287,7 +287,7 @@ TEST(FiberScheduler, OtherThreadsSpawnAndPost) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kEach; ++i) {
         scheduler.spawn_remote([&, t, i] {
-          EXPECT_EQ(last[static_cast<size_t>(t)], i - 1) << "letters of one thread keep their order";
+          EXPECT_EQ(last[static_cast<size_t>(t)], i - 1) << "tasks of one thread keep their order";
           last[static_cast<size_t>(t)] = i;
           scheduler.yield();
           ++ran;
@@ -309,7 +309,7 @@ TEST(FiberScheduler, OtherThreadsSpawnAndPost) {
 
 TEST(FiberScheduler, APostWakesASleepingScheduler) {
   FiberScheduler scheduler;
-  Event answer;  // kept: the post may come before the fiber's first turn
+  Event answer;  // not a WaitPoint, because the task may run before the fiber waits
   uint64_t value = 0;
   uint64_t got = 0;
   ASSERT_TRUE(scheduler
@@ -330,7 +330,7 @@ TEST(FiberScheduler, APostWakesASleepingScheduler) {
   EXPECT_EQ(got, 9u);
 }
 
-TEST(FiberScheduler, TasksThatComeTooLateAreDestroyed) {
+TEST(FiberScheduler, DestroysTasksPostedAfterTheLastRound) {
   auto held = std::make_shared<int>(1);
   {
     FiberScheduler scheduler;

@@ -31,28 +31,30 @@ Stack map_stack(size_t size_bytes) {
   const size_t mapped = kGuardBytes + usable;
   void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) return {};
-  if (mprotect(memory, kGuardBytes, PROT_NONE) != 0) {  // splits the mapping: fails at the system's limit of mappings
+  if (mprotect(memory, kGuardBytes, PROT_NONE) != 0) {  // splits the mapping, and so fails at the limit of mappings
     munmap(memory, mapped);
     return {};
   }
 #ifdef __SANITIZE_ADDRESS__
-  __asan_unpoison_memory_region(memory, mapped);  // an earlier mapping may have left its marks
+  __asan_unpoison_memory_region(memory, mapped);  // an earlier mapping at this address may have left poison
 #endif
   return {static_cast<std::byte*>(memory) + kGuardBytes, usable};
 }
 
 void unmap_stack(Stack stack) {
   const int result = munmap(stack.bottom - kGuardBytes, kGuardBytes + stack.size_bytes);
-  // ENOMEM: the system has no memory to note that the mapping is gone. It stays until the process ends.
-  LOAM_CHECK(result == 0 || errno == ENOMEM, "a stack is given back that was not mapped");
+  // ENOMEM: to split the mapping the system needs memory that it does not have. The stack stays mapped until the
+  // process ends.
+  LOAM_CHECK(result == 0 || errno == ENOMEM, "a stack is unmapped that was not mapped");
 }
 
 #ifdef __SANITIZE_ADDRESS__
 __attribute__((no_sanitize("address")))  // reads frames that have ended
 #endif
 size_t
-deepest_use_bytes(const Stack& stack) {
+used_stack_bytes(const Stack& stack) {
   const size_t page = page_bytes();
+  // A page that was never touched is not resident. The function skips it, because a read would take memory for it.
   std::vector<unsigned char> touched(stack.size_bytes / page);
   if (mincore(stack.bottom, stack.size_bytes, touched.data()) != 0) return 0;
   for (size_t at = 0; at < stack.size_bytes; at += sizeof(uint64_t)) {

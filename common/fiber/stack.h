@@ -1,35 +1,38 @@
-// Stacks with a guard below them.
+// Stacks of fibers, with a guard below each.
 #pragma once
 
 #include <cstddef>
 
 namespace loam::fiber {
 
-/// Least usable stack: signal handlers and printf fit.
+/// Smallest usable stack. It is large enough for signal handlers and printf.
 inline constexpr size_t kMinStackBytes = 16 * 1024;
 
-/// Address space below each stack that no code may touch. Code that was compiled with -fstack-clash-protection touches
-/// every page of a large frame, so that one page would do; this much also stops the frames of code without it (an
-/// application's own, the system's libraries) unless a single one is larger. It takes no memory.
+/// Size of the guard, the inaccessible address space below each stack. Code that was compiled with
+/// -fstack-clash-protection touches every page of a large frame, so one page would suffice for it. The larger guard
+/// also stops other code, such as the application's own and the system's libraries, unless one of its frames is
+/// larger than the guard. The guard takes no memory.
 inline constexpr size_t kGuardBytes = 64 * 1024;
 
-/// Memory for a fiber's stack, with a guard below it: an overflow ends the process at once instead of damaging what
-/// lies below. The holder of the value owns it and gives it back with unmap_stack().
+/// The stack of a fiber, with a guard below it. An overflow ends the process at once, instead of damaging the memory
+/// below. The holder of the value owns the stack and frees it with unmap_stack().
 struct Stack {
-  std::byte* bottom = nullptr;  ///< lowest usable byte; the guard lies below
-  size_t size_bytes = 0;
+  std::byte* bottom = nullptr;  ///< lowest usable byte; the guard lies below it
+  size_t size_bytes = 0;        ///< usable size
 
+  /// The end of the stack, where its first frame begins.
   std::byte* top() const { return bottom + size_bytes; }
   explicit operator bool() const { return bottom != nullptr; }
 };
 
-/// `size_bytes` rounded up to pages, and at least kMinStackBytes. An empty stack if the system refuses (out of memory
-/// or of mappings). 10 us: the scheduler keeps stacks for reuse.
+/// Maps a stack of `size_bytes`, rounded up to pages, and at least kMinStackBytes. Returns an empty stack if the
+/// system is out of memory or of mappings. Takes 10 us, so the scheduler keeps stacks for reuse.
 Stack map_stack(size_t size_bytes);
+/// Frees a stack.
 void unmap_stack(Stack stack);
 
-/// How much of the stack has been used since it was mapped, at most, rounded up to 8 bytes: everything above the lowest
-/// word that is not zero. Looks only at pages that have been touched. For a stack of the calling thread.
-size_t deepest_use_bytes(const Stack& stack);
+/// The largest number of bytes of the stack in use since it was mapped, rounded up to 8 bytes: everything above the
+/// lowest word that is not zero. Reads only pages that have been touched. For a stack of the calling thread.
+size_t used_stack_bytes(const Stack& stack);
 
 }  // namespace loam::fiber

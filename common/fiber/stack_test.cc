@@ -33,7 +33,8 @@ TEST(Stack, IsRoundedUpAndUsableToItsEnds) {
 TEST(StackDeathTest, GuardStopsWritesToItsLastByte) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
   const Stack stack = map_stack(kMinStackBytes);
-  // The system places it below the first, as other fibers' stacks: memory behind the guard may be written to.
+  // The system places the next mapping below the first one, as it does with the stacks of fibers. So the memory below
+  // the guard is writable, and only the guard can stop the writes.
   const Stack neighbour = map_stack(size_t{1} << 20);
   ASSERT_TRUE(stack);
   ASSERT_TRUE(neighbour);
@@ -45,14 +46,14 @@ TEST(StackDeathTest, GuardStopsWritesToItsLastByte) {
   unmap_stack(neighbour);
 }
 
-// What a function with a frame of 48 KiB does that was compiled without stack-clash protection, and writes the frame's
-// lowest byte first. With one page of guard that reaches the memory below.
+// Acts like a function with a frame of 48 KiB that was compiled without stack-clash protection and writes the lowest
+// byte of its frame first. A guard of one page would not stop this write.
 [[gnu::noinline]] void write_far_below() {
   auto* const here = static_cast<volatile char*>(__builtin_frame_address(0));
   here[-48 * 1024] = 1;
 }
 
-TEST(StackDeathTest, OneLargeFrameOfUnprotectedCodeMeetsTheGuard) {
+TEST(StackDeathTest, GuardStopsALargeFrameOfUnprotectedCode) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
   EXPECT_EXIT(
       {
@@ -63,7 +64,7 @@ TEST(StackDeathTest, OneLargeFrameOfUnprotectedCodeMeetsTheGuard) {
           write_far_below();
           std::exit(0);
         }));
-        static_cast<void>(scheduler.spawn([] {}));  // its stack lies below the first
+        static_cast<void>(scheduler.spawn([] {}));  // its stack lies below the first one
         static_cast<void>(scheduler.spawn([] {}));
         scheduler.run_round(0);
         std::exit(0);
@@ -71,29 +72,29 @@ TEST(StackDeathTest, OneLargeFrameOfUnprotectedCodeMeetsTheGuard) {
       testing::KilledBySignal(SIGSEGV), "");
 }
 
-TEST(Stack, DeepestUseIsWhatWasWrittenLowest) {
+TEST(Stack, DeepestUseEndsAtTheLowestNonZeroWord) {
   const Stack stack = map_stack(64 * 1024);
   ASSERT_TRUE(stack);
-  EXPECT_EQ(deepest_use_bytes(stack), 0u);
+  EXPECT_EQ(used_stack_bytes(stack), 0u);
   stack.top()[-1] = std::byte{1};
-  EXPECT_EQ(deepest_use_bytes(stack), 8u);
+  EXPECT_EQ(used_stack_bytes(stack), 8u);
   stack.top()[-20'000] = std::byte{1};
-  EXPECT_EQ(deepest_use_bytes(stack), 20'000u);
-  stack.top()[-40'000] = std::byte{0};  // touched, and as it was
-  EXPECT_EQ(deepest_use_bytes(stack), 20'000u);
+  EXPECT_EQ(used_stack_bytes(stack), 20'000u);
+  stack.top()[-40'000] = std::byte{0};  // touched, but still zero
+  EXPECT_EQ(used_stack_bytes(stack), 20'000u);
   std::memset(stack.bottom, 0x5a, stack.size_bytes);
-  EXPECT_EQ(deepest_use_bytes(stack), stack.size_bytes);
+  EXPECT_EQ(used_stack_bytes(stack), stack.size_bytes);
   unmap_stack(stack);
 }
 
-// A frame of 1 KiB a call; the result keeps the compiler from making a loop of it.
+// Uses a frame of 1 KiB for each call. The sum of the result keeps the compiler from turning the recursion into a loop.
 [[gnu::noinline]] int recurse(int depth) {
   volatile char frame[1024];
   frame[0] = static_cast<char>(depth);
   return depth == 0 ? 0 : recurse(depth - 1) + frame[0];
 }
 
-TEST(StackDeathTest, OverflowOfAFiberKillsTheProcessInsteadOfItsNeighbours) {
+TEST(StackDeathTest, OverflowOfAFiberEndsTheProcess) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
   EXPECT_EXIT(
       {
@@ -105,7 +106,7 @@ TEST(StackDeathTest, OverflowOfAFiberKillsTheProcessInsteadOfItsNeighbours) {
       testing::KilledBySignal(SIGSEGV), "stack of 65536 bytes has overflowed.*fiber_stack_bytes");
 }
 
-TEST(StackDeathTest, OtherFaultsOfAFiberAreNotCalledOverflows) {
+TEST(StackDeathTest, OtherFaultsOfAFiberAreNotReportedAsOverflows) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
   EXPECT_EXIT(
       {
@@ -123,7 +124,7 @@ bool standard_handler() {
   return (present.sa_flags & SA_SIGINFO) == 0 && present.sa_handler == SIG_DFL;
 }
 
-TEST(Stack, SchedulersTakeTheirHandlerForFaultsAwayAtTheEnd) {
+TEST(Stack, LastSchedulerRemovesTheSigsegvHandler) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
   ASSERT_TRUE(standard_handler());
   {
@@ -133,12 +134,12 @@ TEST(Stack, SchedulersTakeTheirHandlerForFaultsAwayAtTheEnd) {
       EXPECT_FALSE(standard_handler());
     });
     other.join();
-    EXPECT_FALSE(standard_handler()) << "this one is still there";
+    EXPECT_FALSE(standard_handler()) << "this scheduler still needs the handler";
   }
   EXPECT_TRUE(standard_handler());
 }
 
-TEST(Stack, SchedulersLeaveAHandlerOfTheProgramAlone) {
+TEST(Stack, SchedulersKeepASigsegvHandlerOfTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
   struct sigaction own{};
   own.sa_handler = [](int) { std::_Exit(1); };
@@ -155,7 +156,7 @@ TEST(Stack, SchedulersLeaveAHandlerOfTheProgramAlone) {
   EXPECT_EQ(after.sa_handler, own.sa_handler);
 }
 
-TEST(Stack, HoldsWhatTheOptionSays) {
+TEST(Stack, HasTheSizeOfTheOption) {
   SchedulerOptions options;
   options.stack_bytes = 1024 * 1024;
   FiberScheduler scheduler(options);
@@ -165,7 +166,7 @@ TEST(Stack, HoldsWhatTheOptionSays) {
   EXPECT_NE(seen, -1);
 }
 
-TEST(Stack, SchedulerTellsTheDeepestUseOfEndedFibers) {
+TEST(Stack, SchedulerReportsTheDeepestUseOfEndedFibers) {
   SchedulerOptions options;
   options.stack_bytes = 1024 * 1024;
   FiberScheduler scheduler(options);
@@ -173,8 +174,8 @@ TEST(Stack, SchedulerTellsTheDeepestUseOfEndedFibers) {
     ASSERT_TRUE(scheduler.spawn([depth] { static_cast<void>(recurse(depth)); }).ok());
   }
   scheduler.run_round(0);
-  EXPECT_GE(scheduler.deepest_stack_bytes(), size_t{200} * 1024);
-  EXPECT_LE(scheduler.deepest_stack_bytes(), size_t{400} * 1024);  // frames are larger under a sanitizer
+  EXPECT_GE(scheduler.stack_high_watermark_bytes(), size_t{200} * 1024);
+  EXPECT_LE(scheduler.stack_high_watermark_bytes(), size_t{400} * 1024);  // frames are larger under a sanitizer
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -186,7 +187,7 @@ constexpr size_t kLocalBytes = 100;
   throw 1;
 }
 
-TEST(Stack, AFramesMarksGoWhenAnExceptionEndsIt) {
+TEST(Stack, UnwoundFramesAreUnpoisoned) {
   FiberScheduler scheduler;
   char* frame = nullptr;
   ASSERT_TRUE(scheduler
@@ -195,7 +196,7 @@ TEST(Stack, AFramesMarksGoWhenAnExceptionEndsIt) {
                       throws_with_a_local_array(frame);
                     } catch (const int&) {
                       EXPECT_EQ(__asan_region_is_poisoned(frame, 2 * kLocalBytes), nullptr)
-                          << "later frames in this place would be reported as faults";
+                          << "AddressSanitizer would report later frames at this address";
                     }
                   })
                   .ok());

@@ -12,9 +12,9 @@
 #include <x86intrin.h>
 
 #include "common/base/assert.h"
-#include "common/fiber/overflow_report.h"
+#include "common/fiber/stack_overflow_reporter.h"
 
-// Defined by the build when the rest of the library is instrumented; this file itself never is.
+// The build defines these if the rest of the library is instrumented. This file itself never is.
 #ifdef LOAM_FIBER_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -27,8 +27,8 @@ namespace {
 
 using Context = boost::fibers::context;
 
-/// What the sanitizers know of one stack.
-struct StackMarks {
+/// The data of the sanitizers about one stack.
+struct SanitizerState {
 #ifdef LOAM_FIBER_TSAN
   void* tsan = nullptr;
 #endif
@@ -39,7 +39,8 @@ struct StackMarks {
 #endif
 };
 
-/// Hands Boost.Fiber a stack that is mapped already, and takes it back when the fiber is buried.
+/// A stack allocator for Boost.Fiber: it provides a stack that is already mapped, and unmaps it when Boost.Fiber
+/// destroys the fiber.
 struct MappedStack {
   Stack stack;
 
@@ -56,7 +57,7 @@ struct MappedStack {
 
 }  // namespace
 
-/// A fiber that runs one task after another. Owned by its Boost.Fiber context, which deletes it as its properties.
+/// A fiber that runs one task after another. Its Boost.Fiber context owns it, as its properties, and deletes it.
 class Switcher::Worker final : public boost::fibers::fiber_properties {
  public:
   explicit Worker(Algorithm& algorithm) : fiber_properties(nullptr), algorithm_(algorithm) {}
@@ -66,9 +67,9 @@ class Switcher::Worker final : public boost::fibers::fiber_properties {
   Stack stack;
   Task task;
   uint64_t number = 0;
-  Limit* limit = nullptr;  // the innermost limit of the task
+  CancelScope* limit = nullptr;  // the innermost cancel scope of the task
   Worker* next_parked = nullptr;
-  StackMarks marks;
+  SanitizerState marks;
 
  private:
   [[maybe_unused]] Algorithm& algorithm_;
@@ -88,32 +89,34 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
   }
 
   Context* pick_next() noexcept override {
-    watch_hold();
+    check_stall();
     Context* next = nullptr;
+    // The dispatcher runs only if a fiber has ended, which it must destroy, or if nothing else is ready.
     if ((ended_ || ready_.empty()) && dispatcher_ != nullptr) {
       next = std::exchange(dispatcher_, nullptr);
       ended_ = false;
-      if (dying_) current_ = nullptr;  // the dispatcher deletes it before it picks the next
+      if (dying_) current_ = nullptr;  // the dispatcher deletes this fiber before it picks the next context
     } else if (!ready_.empty()) {
       next = &ready_.front();
       ready_.pop_front();
-      announce(next);
+      begin_switch(next);
       ++switcher_.counts_.switches;
     }
-    return next;  // null in the dispatcher only, when fibers and main all wait: at the end of the thread
+    return next;  // null only in the dispatcher when all contexts wait, which is at the end of the thread
   }
 
   bool has_ready_fibers() const noexcept override { return !ready_.empty(); }
 
-  // Boost.Fiber would sleep here with nothing ready. Main never waits while a Switcher is open.
+  // Boost.Fiber sleeps here if nothing is ready. It never does so while a Switcher is open, because main does not wait.
   void suspend_until(const std::chrono::steady_clock::time_point&) noexcept override {}
   void notify() noexcept override {}
 
-  /// First thing on the other side of a switch, on the stack that was switched to.
-  void arrived() {
+  /// Runs first after every switch, on the stack to which the thread has switched.
+  void finish_switch() {
 #ifdef LOAM_FIBER_ASAN
     if (std::exchange(asan_switching_, false)) {
-      const bool first = asan_left_->bottom == nullptr;  // leaves main for the first time: learn where its stack lies
+      // At the first switch away from main, AddressSanitizer says where the stack of main lies.
+      const bool first = asan_left_->bottom == nullptr;
       __sanitizer_finish_switch_fiber(asan_current_->fake_stack, first ? &asan_left_->bottom : nullptr,
                                       first ? &asan_left_->size_bytes : nullptr);
     }
@@ -121,7 +124,7 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
     slice_start_ = __rdtsc();
   }
 
-  /// While a FiberScheduler uses this.
+  /// Starts and ends the reports of stack overflows, which a FiberScheduler wants while it uses the switcher.
   void report_overflows(bool report) {
     overflows_.reset();
     if (!report) return;
@@ -135,46 +138,48 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
   Worker* current() const { return current_; }
   bool has_ready() const { return !ready_.empty(); }
 
-  /// The running fiber ends: its stack is not come back to, and the dispatcher must bury it.
+  /// Notes that the running fiber ends. The next switch leaves its stack for ever, and the dispatcher must destroy it.
   void ending() {
     ended_ = true;
     dying_ = true;
   }
 
-  /// Marks of a buried fiber. It is still what ThreadSanitizer takes for the running one; main forgets it later.
-  void bury([[maybe_unused]] const StackMarks& marks) {
+  /// Keeps the ThreadSanitizer state of a destroyed fiber. ThreadSanitizer still considers this fiber the running
+  /// one, so main frees the state later, by reclaim_retired().
+  void retire([[maybe_unused]] const SanitizerState& marks) {
 #ifdef LOAM_FIBER_TSAN
-    if (marks.tsan != nullptr) graves_.push_back(marks.tsan);
+    if (marks.tsan != nullptr) retired_.push_back(marks.tsan);
 #endif
   }
-  void forget_buried() {
+  void reclaim_retired() {
 #ifdef LOAM_FIBER_TSAN
-    for (void* grave : graves_) __tsan_destroy_fiber(grave);
-    graves_.clear();
+    for (void* grave : retired_) __tsan_destroy_fiber(grave);
+    retired_.clear();
 #endif
   }
 
  private:
-  void watch_hold() {
-    const uint64_t limit = switcher_.limits_.long_hold_ticks;
+  void check_stall() {
+    const uint64_t limit = switcher_.limits_.stall_threshold_ticks;
     if (current_ == nullptr || limit == 0) return;
     const uint64_t ticks = __rdtsc() - slice_start_;
     if (ticks > limit && switcher_.hook_ != nullptr) switcher_.hook_(switcher_.owner_, current_->number, ticks);
   }
 
-  /// Last thing on this side. The dispatcher is left out: it runs no code of ours, so to the sanitizers the stack that
-  /// it was called from goes on, and the switch takes place when the dispatcher picks the next.
-  void announce(Context* next) {
+  /// Runs last before a switch. Switches to the dispatcher are not reported to the sanitizers: the dispatcher runs no
+  /// code of ours, so for them the stack that called it continues, and the switch takes place when the dispatcher
+  /// picks the next context.
+  void begin_switch(Context* next) {
     const bool to_main = next->is_context(boost::fibers::type::main_context);
     current_ = to_main ? nullptr : static_cast<Worker*>(next->get_properties());
-    [[maybe_unused]] StackMarks& to = to_main ? main_ : current_->marks;
+    [[maybe_unused]] SanitizerState& to = to_main ? main_ : current_->marks;
 #ifdef LOAM_FIBER_TSAN
     if (main_.tsan == nullptr) main_.tsan = __tsan_get_current_fiber();
     if (to.tsan == nullptr) to.tsan = __tsan_create_fiber(0);
     __tsan_switch_to_fiber(to.tsan, 0);
 #endif
 #ifdef LOAM_FIBER_ASAN
-    asan_left_ = dying_ ? &nowhere_ : asan_current_;
+    asan_left_ = dying_ ? &discarded_ : asan_current_;
     asan_current_ = &to;
     asan_switching_ = true;
     __sanitizer_start_switch_fiber(dying_ ? nullptr : &asan_left_->fake_stack, to.bottom, to.size_bytes);
@@ -184,41 +189,41 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
 
   Switcher switcher_;
   boost::fibers::scheduler::ready_queue_type ready_;
-  Context* dispatcher_ = nullptr;  // ready, or null while it runs
-  Worker* current_ = nullptr;      // null: main
-  uint64_t slice_start_ = 0;       // time stamp counter when current_ got the thread
-  bool ended_ = false;             // a fiber waits for its burial
-  bool dying_ = false;             // the next switch leaves a stack for good
-  StackMarks main_;
-  std::optional<OverflowReport> overflows_;
+  Context* dispatcher_ = nullptr;  // ready; null while it runs
+  Worker* current_ = nullptr;      // the running fiber; null: main
+  uint64_t slice_start_ = 0;       // time-stamp counter at the switch to current_
+  bool ended_ = false;             // an ended fiber waits for the dispatcher
+  bool dying_ = false;             // the next switch leaves its stack for ever
+  SanitizerState main_;
+  std::optional<StackOverflowReporter> overflows_;
 #ifdef LOAM_FIBER_TSAN
-  std::vector<void*> graves_;
+  std::vector<void*> retired_;
 #endif
 #ifdef LOAM_FIBER_ASAN
-  StackMarks nowhere_{nullptr, this, 0};
-  StackMarks* asan_current_ = &main_;
-  StackMarks* asan_left_ = &main_;
+  SanitizerState discarded_{nullptr, this, 0};
+  SanitizerState* asan_current_ = &main_;
+  SanitizerState* asan_left_ = &main_;
   bool asan_switching_ = false;
 #endif
 };
 
-Switcher::Worker::~Worker() { algorithm_.bury(marks); }
+Switcher::Worker::~Worker() { algorithm_.retire(marks); }
 
-Switcher::Pointer Switcher::obtain() {
+Switcher::Pointer Switcher::acquire() {
   thread_local Switcher* switcher = nullptr;
   if (switcher == nullptr) {
     const boost::fibers::algo::algorithm::ptr_t algorithm(new Algorithm);
     switcher = &static_cast<Algorithm&>(*algorithm).switcher();
-    Context::active()->get_scheduler()->set_algo(algorithm);  // keeps it until the thread ends
+    Context::active()->get_scheduler()->set_algo(algorithm);  // Boost.Fiber keeps it until the thread ends
   }
   return Pointer(switcher);
 }
 
 void Switcher::Release::operator()(Switcher*) const {}
 
-void Switcher::open(const Limits& limits, void* owner, LongHoldHook hook) {
+void Switcher::open(const Options& limits, void* owner, StallHook hook) {
   LOAM_CHECK(owner_ == nullptr, "a thread has one fiber scheduler at a time");
-  LOAM_CHECK(Context::active()->is_context(boost::fibers::type::main_context), "a fiber makes no scheduler");
+  LOAM_CHECK(Context::active()->is_context(boost::fibers::type::main_context), "a fiber must not make a scheduler");
   limits_ = limits;
   owner_ = owner;
   hook_ = hook;
@@ -231,20 +236,23 @@ void Switcher::close() {
   LOAM_CHECK(living_ == 0,
              "a fiber scheduler ends while fibers live: end what they wait for, then run() until they end");
   closing_ = true;
-  hook_ = nullptr;  // whom it would tell of a slow end may be ending with its scheduler
+  hook_ = nullptr;  // the receiver of reports may be ending together with its scheduler
+  // A parked fiber that wakes without a task leaves its loop and ends.
   while (parked_ != nullptr) {
     Worker* worker = std::exchange(parked_, parked_->next_parked);
     wake(worker->context());
   }
   parked_count_ = 0;
   while (workers_ > 0) run_ready_round();
-  algorithm_.forget_buried();
+  // Main runs now, so ThreadSanitizer considers none of the destroyed fibers the running one.
+  algorithm_.reclaim_retired();
   algorithm_.report_overflows(false);
   closing_ = false;
   owner_ = nullptr;
 }
 
 bool Switcher::spawn(Task& task) {
+  // A parked fiber continues in run_tasks() with the new task. Only if there is none, a new fiber is made.
   Worker* worker = parked_;
   if (worker != nullptr) {
     parked_ = worker->next_parked;
@@ -265,8 +273,8 @@ bool Switcher::spawn(Task& task) {
 #endif
     boost::fibers::fiber_properties* properties = worker;
     boost::fibers::fiber fiber(boost::fibers::launch::post, properties, std::allocator_arg, MappedStack{stack},
-                               [this, worker] { serve(*worker); });
-    fiber.detach();  // it lies in the ready queue now
+                               [this, worker] { run_tasks(*worker); });
+    fiber.detach();  // the fiber is in the ready queue now, and no object needs to join it
     ++workers_;
     ++counts_.stacks_mapped;
   }
@@ -276,12 +284,13 @@ bool Switcher::spawn(Task& task) {
   return true;
 }
 
-void Switcher::serve(Worker& worker) {
-  algorithm_.arrived();
+void Switcher::run_tasks(Worker& worker) {
+  algorithm_.finish_switch();
   while (worker.task) {
     if (!run_to_end(worker.task, worker.number)) ++counts_.escaped_exceptions;
     --living_;
     if (closing_ || parked_count_ >= limits_.max_parked) break;
+    // The fiber parks with its stack until spawn() or close() wakes it.
     worker.next_parked = parked_;
     parked_ = &worker;
     ++parked_count_;
@@ -294,17 +303,17 @@ void Switcher::serve(Worker& worker) {
 void Switcher::run_ready_round() {
   if (!algorithm_.has_ready()) return;
   Context::active()->yield();
-  algorithm_.arrived();
+  algorithm_.finish_switch();
 }
 
 void Switcher::suspend() {
   Context::active()->suspend();
-  algorithm_.arrived();
+  algorithm_.finish_switch();
 }
 
 void Switcher::yield() {
   Context::active()->yield();
-  algorithm_.arrived();
+  algorithm_.finish_switch();
 }
 
 void Switcher::wake(Fiber* fiber) { algorithm_.awakened(static_cast<Context*>(fiber)); }
@@ -313,17 +322,17 @@ Switcher::Fiber* Switcher::current() const {
   return algorithm_.current() == nullptr ? nullptr : algorithm_.current()->context();
 }
 
-size_t Switcher::deepest_stack_bytes() const {
+size_t Switcher::stack_high_watermark_bytes() const {
   size_t deepest = 0;
   for (const Worker* worker = parked_; worker != nullptr; worker = worker->next_parked) {
-    deepest = std::max(deepest, deepest_use_bytes(worker->stack));
+    deepest = std::max(deepest, used_stack_bytes(worker->stack));
   }
   return deepest;
 }
 
 bool Switcher::has_ready() const { return algorithm_.has_ready(); }
 
-Limit*& Switcher::current_limit() { return algorithm_.current()->limit; }
+CancelScope*& Switcher::current_cancel_scope() { return algorithm_.current()->limit; }
 
 uint64_t Switcher::current_number() const { return algorithm_.current() == nullptr ? 0 : algorithm_.current()->number; }
 

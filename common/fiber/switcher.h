@@ -1,25 +1,25 @@
-// The seam to Boost.Fiber: our scheduling algorithm, and the only code that switches stacks. Internal to this folder.
+// The interface to Boost.Fiber: our scheduling algorithm, and the only code that switches stacks. Internal to this
+// folder.
 //
-// Boost.Fiber gives contexts, their switching and the end of threads; this algorithm decides who runs:
+// Boost.Fiber provides contexts, the switch between them, and their end with the thread. Our algorithm decides which
+// context runs next:
 //
-//   ready queue   intrusive, first in, first out; holds fibers and, while it waits for its round to end, the main
-//   context main          the thread's own stack, which runs FiberScheduler's loop. run_ready_round() puts it at the
-//   end of the
-//                 queue and so returns when each fiber that was ready has run once
-//   dispatcher    Boost.Fiber's own context of each thread. It only buries ended fibers and is picked only for that
-//   parked        fibers whose task has ended and that wait for another one. A fiber and its stack live on until the
-//   pool
-//                 is full or the scheduler ends, so that a spawn costs no more than a wake
+//   ready queue   intrusive, first in, first out. It holds the ready fibers and, while a round runs, the main context.
+//   main context  the thread's own stack, which runs the loop of FiberScheduler. run_ready_round() puts it at the end
+//                 of the queue, and so returns when each fiber that was ready has run once.
+//   dispatcher    Boost.Fiber's own context of each thread. It destroys ended fibers, and runs only for that.
+//   parked        fibers whose task has ended and that wait for another task. A fiber keeps its stack until the pool
+//                 is full or the scheduler ends, so that a spawn costs no more than a wake-up.
 //
-// Boost.Fiber's own timers, remote queue and condition variables are not used: deadlines follow the clock of
-// FiberScheduler (the simulator has its own), and other threads reach it through its inbox.
+// We do not use the timers, the remote queue and the condition variables of Boost.Fiber. Deadlines follow the clock
+// of FiberScheduler, which the simulator replaces, and other threads reach the scheduler through its inbox.
 //
-// switcher.cc is compiled without sanitizers, because its functions begin on one stack and go on on another, and tells
-// them about each switch (docs/decisions/0004-fibers-under-sanitizers.md).
+// switcher.cc is compiled without sanitizers, because its functions begin on one stack and continue on another. It
+// notifies the sanitizers of each switch (docs/decisions/0004-fibers-under-sanitizers.md).
 //
-// The simulator has another implementation, switcher_sim.cc, directly upon contexts: Boost.Fiber knows one set of
-// fibers in an operating-system thread, but there many virtual threads have theirs in one, and any of them may be left
-// standing in the middle of a fiber for ever.
+// The simulator has another implementation, switcher_sim.cc, directly on top of contexts. Boost.Fiber supports one
+// set of fibers in each thread of the operating system. In the simulator many virtual threads share one such thread,
+// each with fibers of its own, and a run may abandon any of them in the middle of a fiber.
 #pragma once
 
 #include <cstddef>
@@ -31,64 +31,72 @@
 
 namespace loam::fiber {
 
-class Limit;
+class CancelScope;
 
-/// The fibers of one thread. One object per thread, made at first use; it lies in the algorithm, which Boost.Fiber
-/// destroys with the thread. Owner thread only. In the simulator: the fibers of one virtual thread, and an object for
-/// each FiberScheduler, which owns it.
+/// The contexts of the fibers of one thread.
+///
+/// In production each thread has one object, made at first use; it lies in the scheduling algorithm, which
+/// Boost.Fiber destroys with the thread. In the simulator each FiberScheduler owns one, for the fibers of one virtual
+/// thread. Threads: the owner's.
 class Switcher {
  public:
   struct Release {
     void operator()(Switcher* switcher) const;
   };
+  /// Releases the switcher for the next FiberScheduler of the thread; in the simulator, destroys it.
   using Pointer = std::unique_ptr<Switcher, Release>;
 
-  /// A suspended or ready fiber; opaque.
+  /// A suspended or ready fiber, as an opaque type.
   using Fiber = void;
 
-  struct Limits {
+  struct Options {
     size_t stack_bytes = 0;
     size_t max_parked = 0;
-    uint64_t long_hold_ticks = 0;  ///< of the time stamp counter; 0: no watch
+    uint64_t stall_threshold_ticks = 0;  ///< in ticks of the time-stamp counter; 0: stalls are not detected
   };
   struct Counts {
     uint64_t switches = 0;
     uint64_t stacks_mapped = 0;
     uint64_t escaped_exceptions = 0;
   };
-  /// Who is told that a fiber held the thread for `ticks`. Called on the way out of the fiber; must not switch.
-  using LongHoldHook = void (*)(void* owner, uint64_t fiber, uint64_t ticks);
+  /// Called when a fiber has run for `ticks`, at least the threshold, without a wait. It runs on the stack of the
+  /// fiber, just before the switch, and must not switch itself.
+  using StallHook = void (*)(void* owner, uint64_t fiber, uint64_t ticks);
 
-  /// For one FiberScheduler at a time of the calling thread.
-  static Pointer obtain();
+  /// The switcher of the calling thread, for one FiberScheduler at a time.
+  static Pointer acquire();
   Switcher(const Switcher&) = delete;
   Switcher& operator=(const Switcher&) = delete;
 
-  /// Begins and ends the use by one FiberScheduler. At the end all tasks have ended; every fiber is destroyed.
-  void open(const Limits& limits, void* owner, LongHoldHook hook);
+  /// Begins the use by one FiberScheduler. `owner` is passed to `hook`.
+  void open(const Options& limits, void* owner, StallHook hook);
+  /// Ends the use, after all tasks have ended, and destroys all fibers.
   void close();
 
-  /// A fiber for `task`, at the end of the ready queue. False if there is no stack for it; the task is then untouched.
+  /// Puts a fiber that runs `task` at the end of the ready queue. False: there is no stack for it, and the task is
+  /// unchanged.
   bool spawn(Task& task);
-  /// Main only: runs every fiber that is ready now once.
+  /// Runs every fiber that is ready now once. Only in the main context.
   void run_ready_round();
-  /// In a fiber: runs others until wake() of this fiber and its turn.
+  /// Suspends the running fiber until wake(). Only in a fiber.
   void suspend();
-  /// In a fiber: runs all others that are ready first.
+  /// Runs all other ready fibers before the running one continues. Only in a fiber.
   void yield();
   /// Puts a suspended fiber at the end of the ready queue.
   void wake(Fiber* fiber);
 
+  /// The running context.
   Fiber* current() const;
   bool has_ready() const;
+  /// Number of fibers with a task.
   size_t living() const { return living_; }
-  /// In a fiber: the innermost limit of its task; null when the task begins.
-  Limit*& current_limit();
-  /// Number of the task that runs, 0 in main.
+  /// The innermost cancel scope of the running task; null at the begin of a task. Only in a fiber.
+  CancelScope*& current_cancel_scope();
+  /// Number of the running task; 0 in the main context.
   uint64_t current_number() const;
   const Counts& counts() const { return counts_; }
-  /// The deepest use of any parked fiber's stack.
-  size_t deepest_stack_bytes() const;
+  /// The deepest use of a parked fiber's stack.
+  size_t stack_high_watermark_bytes() const;
 
  private:
   class Algorithm;
@@ -96,18 +104,18 @@ class Switcher {
 
   explicit Switcher(Algorithm& algorithm) : algorithm_(algorithm) {}
 
-  void serve(Worker& worker);
+  void run_tasks(Worker& worker);
 
   Algorithm& algorithm_;  // contains this object
-  Limits limits_;
+  Options limits_;
   void* owner_ = nullptr;
-  LongHoldHook hook_ = nullptr;
+  StallHook hook_ = nullptr;
   Counts counts_;
-  uint64_t numbers_ = 0;
-  size_t living_ = 0;   // fibers with a task
-  size_t workers_ = 0;  // fibers
+  uint64_t numbers_ = 0;  // numbers of tasks given out so far
+  size_t living_ = 0;     // fibers with a task
+  size_t workers_ = 0;    // all fibers
   size_t parked_count_ = 0;
-  Worker* parked_ = nullptr;  // last in, first out: the warmest stack first
+  Worker* parked_ = nullptr;  // last in, first out: the last stack is still in the cache
   bool closing_ = false;
 };
 

@@ -1,7 +1,9 @@
-// Fibers in the simulator: any number of schedulers in one operating-system thread, each with a Switcher of its own.
+// The fibers of simulated builds: any number of schedulers in one thread of the operating system, each with a
+// Switcher of its own.
 //
-// No state but the Switcher's: main resumes fiber after fiber, and each gives the thread back to main. So a virtual
-// thread may be suspended by the simulator at any place, also in a fiber, while others run theirs.
+// All state lies in the Switcher. Main resumes one fiber after another, and each fiber switches back to main. So the
+// simulator may suspend a virtual thread at any place, also inside a fiber, while other virtual threads run their own
+// fibers.
 
 #include <algorithm>
 #include <utility>
@@ -23,10 +25,11 @@ namespace {
 
 namespace context = boost::context;
 
-/// Stacks of ended schedulers, for later ones of the same size: a run makes thousands of processes.
+/// Keeps the stacks of ended schedulers for later ones with the same stack size, because a run starts thousands of
+/// processes.
 class StackPool {
  public:
-  Stack take(size_t size_bytes) {
+  Stack acquire(size_t size_bytes) {
     Stack stack;
     if (!free_.empty() && free_.back().size_bytes == size_bytes) {
       stack = free_.back();
@@ -34,12 +37,12 @@ class StackPool {
     } else {
       stack = map_stack(size_bytes);
 #ifdef __SANITIZE_ADDRESS__
-      __lsan_register_root_region(stack.bottom, stack.size_bytes);  // what is left standing for ever is no leak
+      __lsan_register_root_region(stack.bottom, stack.size_bytes);  // objects of an abandoned fiber are no leak
 #endif
     }
     return stack;
   }
-  void give(Stack stack) { free_.push_back(stack); }
+  void release(Stack stack) { free_.push_back(stack); }
 
   static StackPool& instance() {
     static auto* const pool = new StackPool;
@@ -50,6 +53,7 @@ class StackPool {
   std::vector<Stack> free_;
 };
 
+/// A stack allocator for Boost.Context over StackPool.
 struct PooledStack {
   Stack stack;
 
@@ -59,11 +63,11 @@ struct PooledStack {
     result.size = stack.size_bytes;
     return result;
   }
-  void deallocate(context::stack_context&) const { StackPool::instance().give(stack); }
+  void deallocate(context::stack_context&) const { StackPool::instance().release(stack); }
 };
 
-/// Tells AddressSanitizer of the switches away from one stack and back; nothing otherwise.
-struct SwitchNote {
+/// Notifies AddressSanitizer of the switches away from one stack and back to it. Does nothing in other builds.
+struct SanitizerSwitch {
   void* fake_stack = nullptr;
 
 #ifdef __SANITIZE_ADDRESS__
@@ -81,20 +85,20 @@ struct SwitchNote {
 
 }  // namespace
 
-/// A fiber that runs one task after another. Owned by whoever finds it ended.
+/// A fiber that runs one task after another. run_ready_round() deletes it when it has ended.
 class Switcher::Worker {
  public:
-  context::fiber place;  // where it stands, while it does not run
+  context::fiber place;  // the suspended context; empty while the fiber runs, and after its end
   Stack stack;
   Task task;
   uint64_t number = 0;
-  Limit* limit = nullptr;  // the innermost limit of the task
+  CancelScope* limit = nullptr;  // the innermost cancel scope of the task
   Worker* next_ready = nullptr;
   Worker* next_parked = nullptr;
-  SwitchNote note;
+  SanitizerSwitch note;
 };
 
-/// What Boost.Fiber does in production: the ready queue, and who runs.
+/// The ready queue and the running fiber, for which production builds use Boost.Fiber.
 class Switcher::Algorithm {
  public:
   Algorithm() : switcher(*this) {}
@@ -104,7 +108,7 @@ class Switcher::Algorithm {
     (last == nullptr ? first : last->next_ready) = &worker;
     last = &worker;
   }
-  /// In main.
+  /// Switches to a fiber and returns when it switches back. Only in main.
   void run(Worker& worker) {
     current = &worker;
     main_note.leave(worker.stack.bottom, worker.stack.size_bytes);
@@ -112,29 +116,29 @@ class Switcher::Algorithm {
     main_note.arrive();
     current = nullptr;
   }
-  /// In a fiber: to main and back.
+  /// Switches to main and returns when main resumes the fiber. Only in a fiber.
   void leave() {
-    SwitchNote& note = current->note;
+    SanitizerSwitch& note = current->note;
     note.leave(main_bottom, main_size);
     main = std::move(main).resume();
     note.arrive(&main_bottom, &main_size);
   }
 
   Switcher switcher;
-  Worker* first = nullptr;  // ready
+  Worker* first = nullptr;  // the ready queue
   Worker* last = nullptr;
   Worker* current = nullptr;
-  context::fiber main;  // while a fiber runs
-  SwitchNote main_note;
+  context::fiber main;  // the context of main while a fiber runs
+  SanitizerSwitch main_note;
   const void* main_bottom = nullptr;
   size_t main_size = 0;
 };
 
-Switcher::Pointer Switcher::obtain() { return Pointer(&(new Algorithm)->switcher); }
+Switcher::Pointer Switcher::acquire() { return Pointer(&(new Algorithm)->switcher); }
 
 void Switcher::Release::operator()(Switcher* switcher) const { delete &switcher->algorithm_; }
 
-void Switcher::open(const Limits& limits, void* owner, LongHoldHook hook) {
+void Switcher::open(const Options& limits, void* owner, StallHook hook) {
   limits_ = limits;
   owner_ = owner;
   hook_ = hook;
@@ -144,18 +148,20 @@ void Switcher::close() {
   LOAM_CHECK(living_ == 0,
              "a fiber scheduler ends while fibers live: end what they wait for, then run() until they end");
   closing_ = true;
+  // A parked fiber that runs without a task leaves its loop and ends.
   while (parked_ != nullptr) algorithm_.put(*std::exchange(parked_, parked_->next_parked));
   parked_count_ = 0;
   while (workers_ > 0) run_ready_round();
 }
 
 bool Switcher::spawn(Task& task) {
+  // A parked fiber continues in run_tasks() with the new task. Only if there is none, a new fiber is made.
   Worker* worker = parked_;
   if (worker != nullptr) {
     parked_ = worker->next_parked;
     --parked_count_;
   } else {
-    const Stack stack = StackPool::instance().take(limits_.stack_bytes);
+    const Stack stack = StackPool::instance().acquire(limits_.stack_bytes);
     if (!stack) return false;
     worker = new Worker;
     worker->stack = stack;
@@ -166,7 +172,7 @@ bool Switcher::spawn(Task& task) {
                                      Algorithm& algorithm = algorithm_;
                                      worker->note.arrive(&algorithm.main_bottom, &algorithm.main_size);
                                      algorithm.main = std::move(main);
-                                     serve(*worker);
+                                     run_tasks(*worker);
                                      worker->note.leave(algorithm.main_bottom, algorithm.main_size, true);
                                      return std::move(algorithm.main);
                                    });
@@ -180,11 +186,12 @@ bool Switcher::spawn(Task& task) {
   return true;
 }
 
-void Switcher::serve(Worker& worker) {
+void Switcher::run_tasks(Worker& worker) {
   while (worker.task) {
     if (!run_to_end(worker.task, worker.number)) ++counts_.escaped_exceptions;
     --living_;
     if (closing_ || parked_count_ >= limits_.max_parked) break;
+    // The fiber parks with its stack until spawn() or close() puts it into the ready queue.
     worker.next_parked = parked_;
     parked_ = &worker;
     ++parked_count_;
@@ -194,7 +201,8 @@ void Switcher::serve(Worker& worker) {
 }
 
 void Switcher::run_ready_round() {
-  LOAM_CHECK(algorithm_.current == nullptr, "a fiber runs no round");
+  LOAM_CHECK(algorithm_.current == nullptr, "a fiber must not run a round");
+  // A fiber that becomes ready during the round stands behind `last`, and runs in the next round.
   const Worker* const last = algorithm_.last;
   for (bool more = last != nullptr; more;) {
     Worker* worker = algorithm_.first;
@@ -203,7 +211,7 @@ void Switcher::run_ready_round() {
     if (algorithm_.first == nullptr) algorithm_.last = nullptr;
     ++counts_.switches;
     algorithm_.run(*worker);
-    if (!worker->place) delete worker;  // it has ended
+    if (!worker->place) delete worker;  // the fiber has ended
   }
 }
 
@@ -216,10 +224,10 @@ void Switcher::yield() {
 
 void Switcher::wake(Fiber* fiber) { algorithm_.put(*static_cast<Worker*>(fiber)); }
 
-size_t Switcher::deepest_stack_bytes() const {
+size_t Switcher::stack_high_watermark_bytes() const {
   size_t deepest = 0;
   for (const Worker* worker = parked_; worker != nullptr; worker = worker->next_parked) {
-    deepest = std::max(deepest, deepest_use_bytes(worker->stack));
+    deepest = std::max(deepest, used_stack_bytes(worker->stack));
   }
   return deepest;
 }
@@ -228,7 +236,7 @@ Switcher::Fiber* Switcher::current() const { return algorithm_.current; }
 
 bool Switcher::has_ready() const { return algorithm_.first != nullptr; }
 
-Limit*& Switcher::current_limit() { return algorithm_.current->limit; }
+CancelScope*& Switcher::current_cancel_scope() { return algorithm_.current->limit; }
 
 uint64_t Switcher::current_number() const { return algorithm_.current == nullptr ? 0 : algorithm_.current->number; }
 

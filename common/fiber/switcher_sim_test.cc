@@ -1,4 +1,4 @@
-// Several schedulers in one operating-system thread, as the simulator's virtual threads have them.
+// Tests of several schedulers in one thread of the operating system, as the virtual threads of the simulator have them.
 
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@
 namespace loam::fiber {
 namespace {
 
-/// Says which virtual thread runs, and what time it is: the test plays the world.
+/// A simulator that the test drives by hand: it sets the running virtual thread and the clock.
 class TestWorld final : public SimScheduler {
  public:
   TestWorld() { sim_scheduler = this; }
@@ -36,7 +36,7 @@ class TestWorld final : public SimScheduler {
   std::function<void()> when_paused;
 };
 
-/// A scheduler on a virtual thread of its own number.
+/// A scheduler on the virtual thread with the given number.
 class Side {
  public:
   Side(TestWorld& world, uint64_t number) : world_(world), number_(number) {
@@ -93,7 +93,7 @@ TEST(SwitcherSim, TwoSchedulersTakeTurnsInOneThread) {
   EXPECT_FALSE(FiberScheduler::in_fiber());
 }
 
-TEST(SwitcherSim, DeadlinesFollowTheWorldsClock) {
+TEST(SwitcherSim, DeadlinesFollowTheSimulatedClock) {
   TestWorld world;
   Side one(world, 1), two(world, 2);
   std::string log;
@@ -122,7 +122,7 @@ TEST(SwitcherSim, DeadlinesFollowTheWorldsClock) {
 TEST(SwitcherSim, OneSchedulerWakesAnother) {
   TestWorld world;
   Side one(world, 1), two(world, 2);
-  Pending<int> there, back;
+  PendingValue<int> there, back;
   int answer = 0;
   one.spawn([&] {
     two.scheduler->post([&] { there.set(20); });
@@ -144,11 +144,11 @@ TEST(SwitcherSim, OneSchedulerWakesAnother) {
   EXPECT_EQ(two.rings, 1u);
 }
 
-TEST(SwitcherSim, OthersRunWhileAFiberIsLeftStanding) {
+TEST(SwitcherSim, OthersRunWhileAVirtualThreadIsPausedInAFiber) {
   TestWorld world;
   std::string log;
   Side one(world, 1);
-  auto* left = new Side(world, 2);  // stands in its fiber for ever
+  auto* left = new Side(world, 2);  // its virtual thread stays paused in a fiber for ever
   one.spawn([&] {
     for (int i = 0; i < 3; ++i) {
       log += 'a';
@@ -157,7 +157,7 @@ TEST(SwitcherSim, OthersRunWhileAFiberIsLeftStanding) {
   });
   namespace context = boost::context;
   context::fiber main;
-  context::fiber thread;  // virtual thread 2: the stack that its fiber is resumed from, and then the fiber's
+  context::fiber thread;  // virtual thread 2: first the stack that runs the scheduler, then that of its fiber
   world.when_paused = [&] { main = std::move(main).resume(); };
   thread = context::fiber([&](context::fiber&& caller) {
     main = std::move(caller);
@@ -182,12 +182,12 @@ TEST(SwitcherSim, OthersRunWhileAFiberIsLeftStanding) {
   one.round();
   EXPECT_EQ(log, "axaya");
   EXPECT_EQ(one.scheduler->living_fibers(), 0u);
-  // What stands in a fiber cannot be destroyed; it stays reachable, so that it is no leak.
+  // A scheduler that is paused in a fiber cannot be destroyed. It stays reachable, so that it is no leak.
   static auto* const abandoned = new std::pair(left, std::move(thread));
   EXPECT_EQ(abandoned->first, left);
 }
 
-TEST(SwitcherSim, AnotherRunKnowsNothingOfWhatOneLeftBehind) {
+TEST(SwitcherSim, NewRunHasNoSchedulersOfTheLastRun) {
   static std::vector<Side*>* const abandoned = new std::vector<Side*>;
   for (int run = 0; run < 3; ++run) {
     TestWorld world;

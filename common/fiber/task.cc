@@ -15,6 +15,7 @@ bool run_to_end(Task& task, uint64_t number) {
   } catch (...) {
     std::fprintf(stderr, "loam: an exception ended fiber %lu\n", number);
   }
+  // Destroys the captured objects here, in the fiber, because their destructors may wait.
   task.reset();
   return returned;
 }

@@ -1,4 +1,4 @@
-// A function to run once.
+// A function that runs once.
 #pragma once
 
 #include <concepts>
@@ -10,10 +10,12 @@
 
 namespace loam::fiber {
 
-/// A move-only `void()` that is called at most once. Callables up to kInlineBytes that move without throwing lie
-/// inside; larger ones are allocated. What an uncalled task holds is destroyed with it.
+/// A move-only function `void()` that is called at most once. A callable of up to kInlineBytes that moves without
+/// exceptions lies inside the object; any other is allocated. The destructor destroys the callable, also if it was
+/// never called.
 class Task {
  public:
+  /// Largest callable without an allocation.
   static constexpr size_t kInlineBytes = 48;
 
   Task() = default;
@@ -39,7 +41,9 @@ class Task {
   }
   ~Task() { reset(); }
 
+  /// Whether the task has a callable.
   explicit operator bool() const { return ops_ != nullptr; }
+  /// Calls the callable, which must exist.
   void operator()() { ops_->call(storage_); }
   /// Destroys the callable, if there is one.
   void reset() {
@@ -49,7 +53,7 @@ class Task {
  private:
   struct Ops {
     void (*call)(void*);
-    void (*move)(void* to, void* from);  // leaves `from` destroyed
+    void (*move)(void* to, void* from);  // moves, and destroys the callable at `from`
     void (*destroy)(void*);
   };
 
@@ -79,8 +83,8 @@ class Task {
   const Ops* ops_ = nullptr;
 };
 
-/// Calls the task of fiber `number` and destroys it. False if it threw: a line on stderr then says so, and the
-/// exception ends here. May suspend, as the task may.
+/// Calls the task of fiber `number` and destroys it. If the task throws, the function writes a line to stderr, drops
+/// the exception and returns false. Suspends the fiber whenever the task does.
 bool run_to_end(Task& task, uint64_t number);
 
 }  // namespace loam::fiber

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "common/fiber/cancel_scope.h"
 #include "common/fiber/exception_state.h"
-#include "common/fiber/limit.h"
 #include "common/fiber/mutex.h"
 #include "common/fiber/scheduler_impl.h"
 #include "common/fiber/switcher.h"
@@ -18,25 +18,29 @@ void WaitPoint::wait() {
   scheduler_ = scheduler;
   Switcher& switcher = scheduler->impl_->switcher;
   waiter_ = switcher.current();
+  // Other fibers of the thread may throw and catch while this one waits.
   const ExceptionState own;
   switcher.suspend();
 }
 
 bool WaitPoint::wait_until(uint64_t deadline_ns) {
   LOAM_CHECK(FiberScheduler::in_fiber(), "only a fiber waits; spawn one");
-  Limit* const limits = Limit::innermost();
-  if (limits != nullptr) deadline_ns = Limit::deadline(deadline_ns);
+  CancelScope* const limits = CancelScope::innermost();
+  if (limits != nullptr) deadline_ns = CancelScope::deadline(deadline_ns);
   timed_out_ = false;
-  if (limits != nullptr && Limit::cancelled()) return false;
+  // After a cancellation every wait of the scope ends at once. The call does not switch to other fibers.
+  if (limits != nullptr && CancelScope::cancelled()) return false;
+  // While the fiber waits, each of its scopes knows the wait point, so that cancel() of any of them can end the wait.
   if (deadline_ns != kForever) FiberScheduler::current()->impl_->add_timer(*this, deadline_ns);
-  for (Limit* limit = limits; limit != nullptr; limit = limit->outer_) limit->waiting_ = this;
+  for (CancelScope* limit = limits; limit != nullptr; limit = limit->outer_) limit->waiting_ = this;
   wait();
-  for (Limit* limit = limits; limit != nullptr; limit = limit->outer_) limit->waiting_ = nullptr;
+  for (CancelScope* limit = limits; limit != nullptr; limit = limit->outer_) limit->waiting_ = nullptr;
   return !timed_out_;
 }
 
 bool WaitPoint::notify() {
   if (waiter_ == nullptr) return false;
+  // A notified wait has no timer, so its deadline cannot end it any more: the first of both events decides.
   if (timer_at_ != SIZE_MAX) scheduler_->impl_->remove_timer(*this);
   scheduler_->impl_->switcher.wake(std::exchange(waiter_, nullptr));
   return true;

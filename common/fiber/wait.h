@@ -1,4 +1,4 @@
-// What a fiber waits on. One thread: the fiber that waits and whoever wakes it run on the same scheduler.
+// Objects on which fibers wait. The waiting fiber and the code that wakes it run on the same scheduler, in one thread.
 #pragma once
 
 #include <cstddef>
@@ -11,90 +11,99 @@
 
 namespace loam::fiber {
 
-/// Where one fiber waits for one notification: the cheapest wait there is, and the base of all others.
+/// A wait of one fiber for one notification. It is the cheapest wait, and the base of all others.
 ///
-/// A notification without a waiter is not kept: check the condition, then wait, without a switch in between (there is
-/// none unless you call one). Never allocates. Outlives its waiter's wait.
+/// A notification without a waiter is lost. So the fiber checks its condition and then waits, without a switch in
+/// between; the code in between switches only if it waits or yields itself. Never allocates. The object outlives the
+/// wait.
 class WaitPoint {
  public:
   WaitPoint() = default;
-  ~WaitPoint() { LOAM_DCHECK(waiter_ == nullptr, "a wait point dies while a fiber waits on it"); }
+  ~WaitPoint() { LOAM_DCHECK(waiter_ == nullptr, "a wait point is destroyed while a fiber waits on it"); }
   WaitPoint(const WaitPoint&) = delete;
   WaitPoint& operator=(const WaitPoint&) = delete;
 
-  /// Until notify(). In a fiber only; at most one fiber at a time.
+  /// Suspends the fiber until notify(). Only in a fiber, and for one fiber at a time.
   void wait();
-  /// Until notify() (true), or until the clock reads `deadline_ns`, a limit of the fiber (limit.h) ends or the
-  /// scheduler stops (false). kForever: no deadline; the scheduler's stop does not end the wait then.
+  /// Suspends the fiber until notify(), and returns true. Returns false if before that the clock reads `deadline_ns`,
+  /// a cancel scope of the fiber ends (cancel_scope.h), or the scheduler stops. kForever: there is no deadline, and
+  /// the stop of the scheduler does not end the wait.
   bool wait_until(uint64_t deadline_ns);
-  /// Makes the waiter ready, behind all that are ready; it runs later, this call does not switch. False if none waits.
+  /// Makes the waiting fiber ready, behind all ready fibers; the call itself does not switch. False: no fiber waits.
   bool notify();
+  /// Whether a fiber waits.
   bool has_waiter() const { return waiter_ != nullptr; }
 
  private:
   friend class FiberScheduler;
   friend struct FiberScheduler::Impl;
-  friend class Limit;
-  /// The present wait_until() returns false.
+  friend class CancelScope;
+  /// Makes the present wait_until() return false.
   void end_wait() {
-    if (waiter_ == nullptr) return;  // it was notified
+    if (waiter_ == nullptr) return;  // a notification came first
     timed_out_ = true;
     notify();
   }
 
-  void* waiter_ = nullptr;               // the suspended Boost.Fiber context
-  FiberScheduler* scheduler_ = nullptr;  // of the waiter
-  size_t timer_at_ = SIZE_MAX;           // place in the scheduler's timer heap, or SIZE_MAX
+  void* waiter_ = nullptr;               // the context of the suspended fiber
+  FiberScheduler* scheduler_ = nullptr;  // the scheduler of this fiber
+  size_t timer_at_ = SIZE_MAX;           // position in the scheduler's heap of timers; SIZE_MAX: no timer
   bool timed_out_ = false;
 };
 
-/// Happens once, is kept: a wait after notify() returns at once. Single waiter.
+/// An event that happens once and is kept: a wait after notify() returns at once. One fiber waits at a time.
 class Event {
  public:
+  /// Suspends the fiber until notify().
   void wait() {
-    if (!happened_) point_.wait();
+    if (!notified_) point_.wait();
   }
-  /// False if the deadline (or stop()) came first.
-  bool wait_until(uint64_t deadline_ns) { return happened_ || point_.wait_until(deadline_ns) || happened_; }
+  /// Waits as WaitPoint::wait_until() does. Returns true if notify() has been called, also if the deadline has passed.
+  bool wait_until(uint64_t deadline_ns) { return notified_ || point_.wait_until(deadline_ns) || notified_; }
+  /// Ends the present wait and all later ones.
   void notify() {
-    happened_ = true;
+    notified_ = true;
     point_.notify();
   }
-  bool happened() const { return happened_; }
-  /// Makes it usable again; nobody waits.
+  /// Whether notify() has been called.
+  bool notified() const { return notified_; }
+  /// Makes the event usable again. No fiber may wait.
   void reset() {
     LOAM_DCHECK(!point_.has_waiter(), "reset of an event that a fiber waits for");
-    happened_ = false;
+    notified_ = false;
   }
 
  private:
   WaitPoint point_;
-  bool happened_ = false;
+  bool notified_ = false;
 };
 
-/// A value that comes later: the slot of a request under way. Set once, by the same thread; taken by the one fiber that
-/// waits. Lies wherever the owner puts it (the fiber's stack, a request table) and allocates nothing of its own.
+/// A value that arrives later, such as the answer to an open request. Code of the same thread sets it once, and one
+/// fiber waits for it and takes it. The owner decides where the object lies, for example on the stack of the fiber or
+/// in a table of requests; it allocates nothing itself.
 template <class T>
-class Pending {
+class PendingValue {
  public:
-  /// Gives the value and wakes the waiter. At most once.
+  /// Sets the value and wakes the waiting fiber. At most once.
   void set(T value) {
     LOAM_DCHECK(!value_.has_value(), "a pending value is set twice");
     value_.emplace(std::move(value));
     event_.notify();
   }
+  /// Whether the value is set.
   bool ready() const { return value_.has_value(); }
-  /// Waits for the value and takes it out. In a fiber, or when ready().
+  /// Waits for the value and moves it out. Only in a fiber, unless ready().
   T take() {
     event_.wait();
     return std::move(*value_);
   }
-  /// Nothing if the deadline (or stop()) comes first; the value may still be set afterwards.
+  /// Waits for the value and moves it out. Empty: the wait ended before the value was set, for one of the reasons of
+  /// WaitPoint::wait_until(). The value may still be set afterwards.
   std::optional<T> take_until(uint64_t deadline_ns) {
     if (!event_.wait_until(deadline_ns)) return std::nullopt;
     return std::move(value_);
   }
-  /// Empties it for the next request; nobody waits.
+  /// Drops the value, so that the object can be used again. No fiber may wait.
   void reset() {
     event_.reset();
     value_.reset();
@@ -105,17 +114,21 @@ class Pending {
   std::optional<T> value_;
 };
 
-/// Waits until a number of things that were started have ended. Single waiter.
+/// A counter of open tasks, on which a fiber waits until it is 0. One fiber waits at a time.
 class WaitGroup {
  public:
+  /// Adds `n` tasks.
   void add(size_t n = 1) { open_ += n; }
+  /// Ends one task.
   void done() {
     LOAM_DCHECK(open_ > 0, "done() without add()");
     if (--open_ == 0) point_.notify();
   }
+  /// Suspends the fiber until no task is open.
   void wait() {
     while (open_ > 0) point_.wait();
   }
+  /// Number of open tasks.
   size_t open() const { return open_; }
 
  private:

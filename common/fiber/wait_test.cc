@@ -73,7 +73,7 @@ TEST_F(WaitTest, FibersWakeInTheOrderOfTheirNotifications) {
   EXPECT_EQ(order.size(), points.size());
 }
 
-TEST_F(WaitTest, ANotificationWithoutWaiterIsNotKept) {
+TEST_F(WaitTest, NotificationWithoutAWaiterIsLost) {
   WaitPoint point;
   EXPECT_FALSE(point.notify());
   bool woken = false;
@@ -90,7 +90,7 @@ TEST_F(WaitTest, ANotificationWithoutWaiterIsNotKept) {
   EXPECT_TRUE(woken);
 }
 
-TEST_F(WaitTest, AnEventIsKept) {
+TEST_F(WaitTest, EventStaysNotified) {
   Event event;
   event.notify();
   int passed = 0;
@@ -148,7 +148,7 @@ TEST_F(WaitTest, ANotificationBeforeTheDeadlineWins) {
   EXPECT_EQ(scheduler_.counters().timeouts, 0u);
 }
 
-TEST_F(WaitTest, ManyTimersInRandomOrderAgreeWithAList) {
+TEST_F(WaitTest, ManyTimersAgreeWithAList) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
@@ -157,7 +157,7 @@ TEST_F(WaitTest, ManyTimersInRandomOrderAgreeWithAList) {
     uint64_t deadline_ns = 0;
     int outcome = -1;  // 1 notified, 0 timed out
   };
-  // Small heaps, and many of them: taking one out of the middle must repair it in both directions.
+  // Many small heaps, because the removal of a timer from the middle must repair the heap in both directions.
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<Sleeper>> sleepers;
     const uint64_t until = clock_ns_ + 101;
@@ -196,7 +196,7 @@ TEST_F(WaitTest, StopEndsSleepsAndTimedWaits) {
   });
   spawn([&] {
     EXPECT_FALSE(point.wait_until(1'000'000));
-    EXPECT_FALSE(scheduler_.sleep_until(1'000'000'000));  // begun after stop(): not slept at all
+    EXPECT_FALSE(scheduler_.sleep_until(1'000'000'000));  // begins after stop(), so it does not sleep
     ++ended;
   });
   scheduler_.run_round(0);
@@ -204,8 +204,8 @@ TEST_F(WaitTest, StopEndsSleepsAndTimedWaits) {
   EXPECT_EQ(ended, 2);
 }
 
-TEST_F(WaitTest, PendingGivesItsValueOnce) {
-  Pending<std::unique_ptr<int>> pending;
+TEST_F(WaitTest, PendingValueReturnsItsValue) {
+  PendingValue<std::unique_ptr<int>> pending;
   int got = 0;
   spawn([&] { got = *pending.take(); });
   scheduler_.run_round(0);
@@ -216,8 +216,8 @@ TEST_F(WaitTest, PendingGivesItsValueOnce) {
   EXPECT_EQ(got, 42);
 }
 
-TEST_F(WaitTest, PendingWithDeadlineMayBeSetTooLate) {
-  Pending<int> pending;
+TEST_F(WaitTest, PendingValueMayBeSetAfterTheDeadline) {
+  PendingValue<int> pending;
   std::vector<int> log;
   spawn([&] {
     log.push_back(pending.take_until(clock_ns_ + 10).value_or(-1));
@@ -266,7 +266,8 @@ TEST(WaitPointDeathTest, OnlyFibersWait) {
 
 #endif
 
-// Both catch blocks are entered before either is left, and the first one entered is the first one left.
+// All fibers enter their catch blocks before one of them leaves its own. The block that was entered first is left
+// first, which is not the order in which the C++ runtime nests exceptions of one thread.
 TEST(WaitPoint, AWaitInsideACatchBlockKeepsItsException) {
   FiberScheduler scheduler;
   std::vector<std::string> seen;
@@ -294,8 +295,8 @@ TEST(WaitPoint, AWaitInsideACatchBlockKeepsItsException) {
   EXPECT_EQ(std::current_exception(), nullptr);
 }
 
-// The waits of destructors that run while an exception is in flight.
-TEST(WaitPoint, AWaitDuringUnwindingCountsItsExceptionsOnly) {
+// Destructors yield while an exception is in flight in their fiber.
+TEST(WaitPoint, WaitDuringUnwindingCountsTheExceptionsOfItsFiberOnly) {
   FiberScheduler scheduler;
   struct Waits {
     FiberScheduler& scheduler;

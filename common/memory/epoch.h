@@ -1,37 +1,38 @@
-// Epoch-based reclamation: memory that others may still read is freed when every thread has let go of it.
+// Epoch-based reclamation: frees memory of lock-free structures when no thread can read it any more.
 // [Mitake et al., throughput and latency of Masstree: bounded frees] [Thesis 4.2]
 //
-// A thread reads shared structures only inside a guard (one per network batch, never per record). Memory is first made
-// unreachable, inside a guard, then retired; it is freed kGrace epochs later.
+// A thread reads shared structures only inside a guard. A storage node has one guard for each network batch, never
+// one for each record. A thread that removes memory from a structure first makes it unreachable inside a guard and
+// then retires it. The memory is freed kGracePeriodEpochs epochs later.
 //
-//   global epoch G:  1 → 2 → 3 → …         advanced by one, when every active slot shows G
-//   slot of thread:  kIdle | epoch read at enter
+//   global epoch G:    1 → 2 → 3 → …         advance() adds one if the slot of every active thread shows G
+//   slot of a thread:  kIdle | epoch read at enter
 //
 // Operations
 //   enter    g = G; slot.exchange(g)          exit     slot = kIdle
 //   retire   unlink (the caller); tag = G      advance  e = G; for all slots s: fetch_add(s, 0) ∈ {kIdle, e}; CAS G
-//   e→e+1 passed   (tag) ⇔ G ≥ tag + kGrace
+//   e→e+1 passed   (tag) ⇔ G ≥ tag + kGracePeriodEpochs
 //
-// Argument (by acquire and release alone: no fence, no seq_cst). Thread R unlinks X inside a guard and then reads tag
-// e from G. Let A2 be the advance e+1 → e+2, A3 the advance e+2 → e+3; F frees X after it read G ≥ e+3.
-//  1. A2's scan finds R's guard ended. It reads R's slot by a read-modify-write, so it sees the latest value. R's guard
-//     entered with a value ≤ e (G is read before and after entering, and never falls), which A2 does not accept. Nor
-//     can R have entered after A2's scan of its slot: entering is a read-modify-write too, would synchronise with A2's,
-//     which follows A2's reading e+1, and R would have read tag ≥ e+1. So R's exit, hence its unlink, happens before
-//     A2's scan.
-//  2. A guard of any thread T entered after A2's scan of T's slot synchronises with that scan and so sees the unlink:
-//     it cannot reach X.
-//  3. A guard of T active at A2's scan shows e+1. A3 accepts kIdle or e+2 only, so that guard ended before A3's scan,
-//     and all its accesses happen before A3's swap of G, which F has read.
-// With two epochs instead of three, step 3 would lack its A3.
+// Argument. It needs acquire and release only: no fence, no seq_cst. Thread R unlinks X inside a guard and then reads
+// tag e from G. Let A2 be the advance e+1 → e+2 and A3 the advance e+2 → e+3. Thread F frees X after its read G ≥ e+3.
+//  1. The scan of A2 finds that R's guard has ended. A2 reads R's slot by a read-modify-write, so it sees the latest
+//     value. R's guard entered with a value ≤ e (R reads G before and after entering, and G never falls), and A2 does
+//     not accept such a value. R cannot have entered after A2's scan of its slot either: entering is a
+//     read-modify-write too and would synchronise with that of A2, which follows A2's read of e+1, so R would have
+//     read tag ≥ e+1. So R's exit, hence its unlink, happens before A2's scan.
+//  2. A guard of any thread T that enters after A2's scan of T's slot synchronises with that scan, and so sees the
+//     unlink. It cannot reach X.
+//  3. A guard of T that is active at A2's scan shows e+1. A3 accepts kIdle or e+2 only, so this guard ends before
+//     A3's scan. All accesses of the guard happen before A3's swap of G, which F has read.
+// With a grace period of two epochs instead of three, there would be no A3 for step 3.
 //
-// Bounded frees. Retired objects wait in the retiring thread's own limbo, in order. An exit frees at most
-// kFreesPerExit objects, or kFreesPerRetire for each object that this guard retired, whichever is more: never a long
-// pause, and on average no fewer than are retired. Limbo memory is kept in chunks and reused: no allocation in steady
-// state.
+// Bounded frees. Retired objects wait in the limbo list of the thread that retired them, in order. An exit frees at
+// most kFreesPerExit objects, or kFreesPerRetire for each object that this guard has retired, whichever is more. So
+// an exit never takes long, and on average it frees at least as many objects as are retired. The limbo list consists
+// of chunks that are reused, so the steady state needs no allocation.
 //
-// Progress: enter, exit, retire are wait-free (a free apart). A thread that stays inside a guard stops all frees,
-// nothing else; stall() names it.
+// Progress: enter, exit and retire are wait-free, apart from the free functions that an exit calls. A thread that
+// stays inside a guard stops all frees and nothing else; stall() names it.
 #pragma once
 
 #include <array>
@@ -49,50 +50,52 @@ namespace loam {
 
 class EpochThread;
 
-/// A thread that holds the epoch back.
+/// Describes a thread whose guard keeps the epoch from advancing.
 struct EpochStall {
-  std::string thread;   ///< its name at registration
-  uint64_t epoch = 0;   ///< the epoch it entered in
-  uint64_t for_ns = 0;  ///< since when an advance has been failing because of it
+  std::string thread;   ///< name of the thread at its registration
+  uint64_t epoch = 0;   ///< the epoch in which its guard entered
+  uint64_t for_ns = 0;  ///< time for which advance() has failed because of it
 };
 
-/// The epochs of one node. Owner: the node; outlives its EpochThreads and what they retired. Threads: any.
+/// The epoch counter of one storage node and the slots of its threads.
+///
+/// Owner: the storage node. It outlives its EpochThreads and the objects that they have retired. Threads: any.
 class EpochDomain {
  public:
-  /// Threads that may be registered at one time, unless the owner says otherwise.
+  /// Default of the number of threads that may be registered at one time.
   static constexpr size_t kDefaultThreads = 128;
-  /// Epochs between an object's retirement and its freeing; see the argument above.
-  static constexpr uint64_t kGrace = 3;
+  /// Epochs between the retirement of an object and its free; the argument above says why three.
+  static constexpr uint64_t kGracePeriodEpochs = 3;
 
-  /// `max_threads`: how many may be registered at one time. The owner counts its threads, and makes the domain for
-  /// them: one thread more is a programming error. 64 bytes each.
+  /// `max_threads` is the number of threads that may be registered at one time. The owner knows the number of its
+  /// threads; one thread more is a programming error. The domain takes about 64 bytes of shared memory for each.
   explicit EpochDomain(size_t max_threads = kDefaultThreads);
-  /// Frees what is left. No thread may be registered any more.
+  /// Frees all objects that are still retired. No thread may be registered any more.
   ~EpochDomain();
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
 
-  /// The present epoch. To wait until everybody has seen a change: make the change and read this inside one guard, then
-  /// poll advance() and passed(that epoch) outside of it.
-  uint64_t current() const {
-    return epoch_.load(std::memory_order_acquire);
-  }  // pairs with advance's swap: what ended
-     // before it is seen ended
-  /// True once every guard that was active when `epoch` was read has ended, and every later guard sees what happened
-  /// before it was read.
-  bool passed(uint64_t epoch) const { return current() >= epoch + kGrace; }
+  /// The present epoch. A thread that wants to wait until every thread has seen a change makes the change and reads
+  /// this inside one guard, and then polls advance() and passed(that epoch) outside of the guard.
+  // Acquire: pairs with the swap in advance(), so that the caller sees the effects of all guards that ended before it.
+  uint64_t current() const { return epoch_.load(std::memory_order_acquire); }
+  /// True once every guard that was active when `epoch` was read has ended, and every later guard sees everything
+  /// that happened before that read.
+  bool passed(uint64_t epoch) const { return current() >= epoch + kGracePeriodEpochs; }
 
-  /// Moves the epoch on if every active guard has seen it. Anyone may call it; costs one read-modify-write a
-  /// registered thread. Counts stalls.
+  /// Adds one to the epoch if every active guard has entered in the present one. Returns false if a guard blocks the
+  /// epoch, and records its thread for stall(); true if this call, or another thread at the same time, has advanced
+  /// the epoch. Any thread may call it. It costs one read-modify-write for each registered thread.
   bool advance();
 
-  /// The thread that has been holding the epoch back for at least `at_least_ns`; false if there is none. Known only as
-  /// long as somebody calls advance().
+  /// Describes the thread that has kept the epoch from advancing for at least `at_least_ns`. Returns false if there
+  /// is none. Calls of advance() collect this information.
   bool stall(uint64_t at_least_ns, EpochStall& out) const;
 
   /// Objects retired and not yet freed, over all threads. Approximate while threads run.
   size_t pending() const;
 
+  /// Checks slots and counters. Aborts on a violation.
   void check_invariants() const;
 
  private:
@@ -104,7 +107,7 @@ class EpochDomain {
     Env::Atomic<uint64_t> epoch{kIdle};  // written by the owner; scanned by advance()
     Env::Atomic<uint64_t> pending{0};    // written by the owner; read by pending()
     std::string name;                    // guarded by mutex_
-    bool taken = false;                  // guarded by mutex_
+    bool in_use = false;                 // guarded by mutex_
   };
 
   struct Retired {
@@ -114,62 +117,69 @@ class EpochDomain {
     uint64_t epoch = 0;
   };
 
-  size_t take_slot(std::string name);
-  void give_slot(size_t slot, std::vector<Retired> leftovers);
-  bool adopt_orphan(Retired& out);
+  size_t acquire_slot(std::string name);
+  void release_slot(size_t slot, std::vector<Retired> leftovers);
+  bool adopt_abandoned(Retired& out);
 
-  // Written by advance(), read by all.
+  // Written by advance(), read by any thread.
   alignas(64) Env::Atomic<uint64_t> epoch_{1};
-  // Written when a thread registers; read by advance(). Slots at and beyond it were never taken.
+  // Written when a thread registers; read by advance(). No thread has ever used the slots from here on.
   alignas(64) Env::Atomic<size_t> slots_end_{0};
-  // Written by a failing advance(), read by stall(). Hints: a torn pair only misdates a stall.
+  // Written by an advance() that fails, read by stall(). Hints: values of two different failures only misdate a stall.
   Env::Atomic<uint64_t> blocked_epoch_{0};
   Env::Atomic<uint64_t> blocked_since_ns_{0};
   Env::Atomic<size_t> blocked_slot_{0};
-  Env::Atomic<size_t> orphans_count_{0};  // written under mutex_; read without, as a hint
-  std::vector<Slot> slots_;               // never resized
+  Env::Atomic<size_t> abandoned_count_{0};  // written under mutex_; read without it, as a hint
+  std::vector<Slot> slots_;                 // never resized
 
   mutable Mutex mutex_;
-  std::vector<Retired> orphans_;  // guarded by mutex_: left by threads that unregistered
+  std::vector<Retired> abandoned_;  // guarded by mutex_: retired by threads that have unregistered
 };
 
-/// One thread's membership. Role: hands out guards and keeps the thread's limbo. Owner: the thread, which alone calls
-/// it (a fiber scheduler's thread has one; a guard is never held across a switch of fibers). Leftover limbo goes to the
-/// domain when it ends.
+/// The registration of one thread in an EpochDomain: its guards and its list of retired objects (limbo).
+///
+/// Owner: the thread, and no other thread calls it. A thread of fibers has one; a fiber never holds a guard across a
+/// switch to another fiber. The destructor passes the objects that are still retired to the domain.
 class EpochThread {
  public:
+  /// Objects that the end of a guard frees at most, if the guard has retired none.
   static constexpr size_t kFreesPerExit = 2;
+  /// Objects that the end of a guard may free for each object that the guard has retired.
   static constexpr size_t kFreesPerRetire = 2;
-  /// An exit with a waiting limbo tries to advance the epoch once in so many.
+  /// Of the exits of a thread with retired objects, one in this number tries to advance the epoch.
   static constexpr unsigned kExitsPerAdvance = 4;
 
-  /// Registers. Asserts that the domain has room for one thread more.
+  /// Registers the calling thread under `name`. Aborts if the domain has no free slot.
   EpochThread(EpochDomain& domain, std::string name);
   ~EpochThread();
   EpochThread(const EpochThread&) = delete;
   EpochThread& operator=(const EpochThread&) = delete;
 
-  /// Frees `object` by free(object, context) once no guard can reach it. Call inside a guard, after it was unlinked
-  /// there.
+  /// Calls free(object, context) once no guard can reach `object` any more. Call it inside the guard in which the
+  /// object was unlinked, after the unlink. This thread calls `free`, or after its end another one.
   void retire(void* object, void (*free)(void* object, void* context), void* context = nullptr);
+  /// Retires an object that `delete` frees.
   template <class T>
   void retire_delete(T* object) {
     retire(object, [](void* o, void*) { delete static_cast<T*>(o); });
   }
 
-  /// Outside of a guard: tries to advance, and frees up to `budget` objects whose time has come, orphans of other
-  /// threads too. For background loops and idle threads. Returns how many were freed.
+  /// Tries to advance the epoch and frees up to `budget` objects whose grace period is over, also objects that ended
+  /// threads have left. Returns the number of freed objects. Call it outside of guards; background loops and idle
+  /// threads do so.
   size_t collect(size_t budget);
 
+  /// Whether a guard of this thread is active.
   bool inside() const { return depth_ > 0; }
-  /// Guards begun so far, not counting those inside of others.
+  /// Number of guards so far, without nested ones.
   uint64_t guards() const { return guards_; }
+  /// Objects that this thread has retired and that are not freed yet.
   size_t pending() const { return count_; }
-  /// The most objects freed at the end of one guard: what one batch of requests paid for others.
-  size_t most_frees() const { return most_frees_; }
+  /// The largest number of objects freed at the end of one guard: the reclamation work that one batch of requests did.
+  size_t max_frees() const { return max_frees_; }
   EpochDomain& domain() { return domain_; }
-  /// Its place among the threads that are registered now, below the domain's number of threads. The next thread
-  /// that has it sees everything that this thread did.
+  /// Index of the thread's slot, below the domain's number of threads. The next thread with this index sees
+  /// everything that this thread has done.
   size_t number() const { return slot_; }
 
  private:
@@ -192,17 +202,19 @@ class EpochThread {
   unsigned depth_ = 0;
   uint64_t guards_ = 0;
   unsigned exits_ = 0;
-  size_t retired_here_ = 0;  // in the present guard
-  size_t count_ = 0;         // in limbo
-  size_t most_frees_ = 0;
-  Chunk* first_ = nullptr;  // limbo: a list of chunks, read from (first_, head_), written at (last_, tail_)
+  size_t retired_in_guard_ = 0;  // in the present guard
+  size_t count_ = 0;             // retired objects
+  size_t max_frees_ = 0;
+  Chunk* first_ = nullptr;  // the limbo list: chunks, read from (first_, head_), written at (last_, tail_)
   Chunk* last_ = nullptr;
   Chunk* spare_ = nullptr;
   size_t head_ = 0;
   size_t tail_ = 0;
 };
 
-/// Inside: memory that was reachable stays readable. Nests. Keep it for one batch, never while waiting.
+/// While a guard lives, memory that its thread can reach in shared structures is not freed.
+///
+/// Guards nest. A thread keeps one for a batch of requests and never while it waits.
 class [[nodiscard]] EpochGuard {
  public:
   explicit EpochGuard(EpochThread& thread) : thread_(thread) { thread_.enter(); }
@@ -217,10 +229,11 @@ class [[nodiscard]] EpochGuard {
 inline void EpochThread::enter() {
   if (depth_++ > 0) return;
   ++guards_;
-  retired_here_ = 0;
-  // Acquire: what had ended before this epoch began is seen ended. A stale epoch only delays frees.
+  retired_in_guard_ = 0;
+  // Acquire: pairs with the swap in advance(), so this guard sees the effects of all guards that ended before the
+  // epoch began. A stale epoch only delays frees.
   const uint64_t epoch = domain_.epoch_.load(std::memory_order_acquire);
-  // Read-modify-write, acquire and release: pairs with advance()'s read-modify-write of the same slot (step 2).
+  // A read-modify-write with acquire and release: pairs with that of advance() on the same slot (step 2).
   domain_.slots_[slot_].epoch.exchange(epoch, std::memory_order_acq_rel);
 }
 

@@ -24,7 +24,8 @@ struct Object {
 
 void mark_freed(void* object, void*) { static_cast<Object*>(object)->freed = true; }
 
-/// A writer replaces the shared object twice while readers hold it; `grace_checked` off frees at once.
+/// A writer replaces the shared object twice while readers use it. Without `retire_properly` the writer frees the old
+/// object at once, which the explorer must find.
 void readers_and_writer(Explorer& ex, bool retire_properly) {
   std::array<Object, 3> objects;
   EpochDomain domain;
@@ -116,7 +117,7 @@ TEST(PagePoolExplore, ABlockHasOneOwner) {
           ex.check(block != nullptr && block[0] == std::byte{0}, "a zeroed block");
           block[0] = std::byte{1};
           Env::pause_point("owned");
-          ex.check(block[0] == std::byte{1}, "nobody else writes it");
+          ex.check(block[0] == std::byte{1}, "no other thread writes to the block");
           (*pool)->release(block, PagePool::kMinBlockBytes);
         }
       });
@@ -126,7 +127,7 @@ TEST(PagePoolExplore, ABlockHasOneOwner) {
     });
     ex.run();
     (*pool)->check_invariants();
-    ex.check((*pool)->statistics().used_bytes == 0, "everything was given back");
+    ex.check((*pool)->statistics().used_bytes == 0, "all blocks were released");
   });
   EXPECT_TRUE(report.ok()) << report.message;
 }

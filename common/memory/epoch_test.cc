@@ -17,7 +17,7 @@ struct Counted {
   std::atomic<int>& alive;
 };
 
-TEST(Epoch, NothingIsFreedWhileAGuardMayReachIt) {
+TEST(Epoch, FreesNothingThatAGuardMayReach) {
   std::atomic<int> alive{0};
   EpochDomain domain;
   EpochThread reader(domain, "reader");
@@ -38,7 +38,7 @@ TEST(Epoch, NothingIsFreedWhileAGuardMayReachIt) {
   domain.check_invariants();
 }
 
-TEST(Epoch, ALaterGuardDoesNotKeepIt) {
+TEST(Epoch, LaterGuardsDoNotDelayFrees) {
   std::atomic<int> alive{0};
   EpochDomain domain;
   EpochThread reader(domain, "reader");
@@ -47,7 +47,7 @@ TEST(Epoch, ALaterGuardDoesNotKeepIt) {
     const EpochGuard writing(writer);
     writer.retire_delete(new Counted(alive));
   }
-  // Guards that come and go, never all idle at one time for long.
+  // Each guard begins after the retirement, so none of them can reach the object.
   for (int i = 0; i < 10; ++i) {
     const EpochGuard reading(reader);
     domain.advance();
@@ -93,13 +93,13 @@ TEST(Epoch, GuardsNest) {
   EXPECT_EQ(alive, 0);
 }
 
-TEST(Epoch, AnExitFreesAFewAndOnAverageAllThatIsRetired) {
+TEST(Epoch, ExitsFreeABoundedNumberAndKeepUpWithRetirement) {
   std::atomic<int> alive{0};
   EpochDomain domain;
   EpochThread thread(domain, "thread");
   EpochThread sleeper(domain, "sleeper");
   {
-    // A backlog, because another thread stays inside.
+    // Builds a backlog of retired objects: the guard of another thread blocks all frees.
     const EpochGuard stalled(sleeper);
     for (int i = 0; i < 1000; ++i) {
       const EpochGuard guard(thread);
@@ -117,13 +117,13 @@ TEST(Epoch, AnExitFreesAFewAndOnAverageAllThatIsRetired) {
     most = std::max(most, static_cast<size_t>(before + 1 - alive));
   }
   EXPECT_LE(most, std::max(EpochThread::kFreesPerExit, EpochThread::kFreesPerRetire));
-  EXPECT_LT(alive, 20);  // the backlog is gone although as many were retired as exits made
+  EXPECT_LT(alive, 20);  // the exits have freed the backlog, although each guard has retired another object
   // Guards that retire nothing drain the rest.
   for (int i = 0; i < 100; ++i) const EpochGuard guard(thread);
   EXPECT_EQ(alive, 0);
 }
 
-TEST(Epoch, LeftoversOfAThreadThatEndsAreFreedByOthersOrTheDomain) {
+TEST(Epoch, OtherThreadsOrTheDomainFreeObjectsOfEndedThreads) {
   std::atomic<int> alive{0};
   {
     EpochDomain domain;
@@ -146,7 +146,7 @@ TEST(Epoch, LeftoversOfAThreadThatEndsAreFreedByOthersOrTheDomain) {
   EXPECT_EQ(alive, 0);
 }
 
-TEST(Epoch, AStalledThreadIsNamed) {
+TEST(Epoch, StallNamesTheBlockingThread) {
   EpochDomain domain;
   EpochThread thread(domain, "worker");
   EpochThread stalled(domain, "network 3");
@@ -165,7 +165,7 @@ TEST(Epoch, AStalledThreadIsNamed) {
   EXPECT_FALSE(domain.stall(0, stall));
 }
 
-TEST(Epoch, TheThreadThatStaysIsNamedWhenAnotherHeldItUpFirst) {
+TEST(Epoch, StallNamesTheThreadThatStillBlocks) {
   EpochDomain domain;
   EpochThread slow(domain, "slow");
   EpochThread stalled(domain, "stalled");
@@ -179,7 +179,7 @@ TEST(Epoch, TheThreadThatStaysIsNamedWhenAnotherHeldItUpFirst) {
     EXPECT_EQ(stall.thread, "slow");
   }
   EXPECT_FALSE(domain.advance());
-  ASSERT_TRUE(domain.stall(0, stall)) << "no memory is freed, and nobody is named";
+  ASSERT_TRUE(domain.stall(0, stall)) << "a guard blocks the epoch, and stall() names no thread";
   EXPECT_EQ(stall.thread, "stalled");
 }
 
@@ -192,8 +192,8 @@ TEST(EpochDeathTest, TooManyThreads) {
   }
 }
 
-// Threads swap a shared pointer and read through it: a freed object would be seen by its broken mark (and by a
-// sanitizer).
+// Writers replace a shared object that readers read. A reader would recognise a freed object by its invalid content,
+// and a sanitizer would report it.
 TEST(Epoch, StressOfReadersAndWriters) {
   struct Object {
     uint64_t value;

@@ -20,7 +20,7 @@
 namespace loam {
 namespace {
 
-// Under AddressSanitizer free blocks are poisoned: a use after release is reported like one of malloc's memory.
+// With AddressSanitizer, free blocks are poisoned, so it reports a use after release as it does for memory of malloc().
 #ifdef __SANITIZE_ADDRESS__
 void poison(const std::byte* begin, size_t bytes) { ASAN_POISON_MEMORY_REGION(begin, bytes); }
 void unpoison(const std::byte* begin, size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(begin, bytes); }
@@ -38,8 +38,8 @@ std::string mebibytes(size_t bytes) {
   return text;
 }
 
-/// What the machine, or the container we run in, can still give; SIZE_MAX if nothing says so. Faulting in more than
-/// that would not fail but have the kernel kill a process.
+/// Bytes of memory that the machine or the container still has; SIZE_MAX if neither tells. If the pool faulted in more
+/// than that, the call would not fail: the kernel would kill a process.
 size_t available_bytes() {
   size_t available = std::numeric_limits<size_t>::max();
   std::ifstream meminfo("/proc/meminfo");
@@ -91,12 +91,13 @@ Status fault_in(std::byte* region, size_t bytes) {
   }
 #endif
   for (size_t at = 0; at < bytes; at += kUnitBytes) {
-    *reinterpret_cast<volatile char*>(region + at) = 0;  // volatile: a store that must really happen
+    *reinterpret_cast<volatile char*>(region + at) = 0;  // volatile: the compiler must not remove the store
   }
   return {};
 }
 
-/// Calls fn(word, mask) for the bits [first, first + count).
+/// Calls fn(word, mask, number of bit 0 of the word) for each word with bits in [first, first + count). The mask has
+/// these bits. Ends early if fn returns false.
 template <class Words, class Fn>
 void for_bits(Words& words, size_t first, size_t count, Fn&& fn) {
   const size_t end = first + count;
@@ -121,7 +122,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const PagePoolOptions& option
                                             mebibytes(available) +
                                             " that this machine has available: lower the memory limit or free memory");
   }
-  // Room to align the region to a page, and to a huge page.
+  // The mapping is larger than the region, so that the region can be aligned to a page and to a huge page.
   const size_t alignment = std::max(page, size_t{2} << 20);
   const size_t mapping_bytes = bytes + alignment;
   void* mapping =
@@ -132,7 +133,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const PagePoolOptions& option
   }
   auto* const base = static_cast<std::byte*>(mapping);
   auto* const region = base + (round_up(reinterpret_cast<size_t>(base), alignment) - reinterpret_cast<size_t>(base));
-  if (options.huge_pages) madvise(region, bytes, MADV_HUGEPAGE);  // a wish: without it everything works, more slowly
+  if (options.huge_pages) madvise(region, bytes, MADV_HUGEPAGE);  // only advice: without it the pool is slower
   if (options.prefault) {
     if (Status status = fault_in(region, bytes); !status.ok()) {
       munmap(mapping, mapping_bytes);
@@ -155,13 +156,15 @@ PagePool::PagePool(const PagePoolOptions& options, std::byte* mapping, size_t ma
   links_.resize(units_.size());
   dirty_.resize((units_.size() + kWordBits - 1) / kWordBits);
   free_.resize(page_order_ + 1);
+  // Rounds the limits down to whole pages. Each class gets at least one page less than the next higher class.
   size_t above = pages_ + 1;
   for (size_t i = kReserveClasses; i-- > 0;) {
     const auto share = static_cast<size_t>(options.limit_shares[i] * static_cast<double>(pages_));
     pages_allowed_[i] = std::min(share, above - 1);
     above = pages_allowed_[i];
   }
-  pages_in_use_.store(pages_, std::memory_order_relaxed);  // push_free() counts them down; nobody else is here yet
+  // push_free() counts the pages down. Relaxed: no other thread knows the pool yet.
+  pages_in_use_.store(pages_, std::memory_order_relaxed);
   for (size_t page = pages_; page-- > 0;) push_free(page * units_a_page, page_order_);
   poison(region_, limit_bytes());
 }
@@ -186,7 +189,7 @@ size_t PagePool::dirty_units(size_t unit, size_t count) const {
   return dirty;
 }
 
-/// Zeroes up to `budget_units` dirty units of the range; returns how many.
+/// Zeroes up to `budget_units` dirty units of the range, and returns their number.
 size_t PagePool::zero_dirty(size_t unit, size_t count, size_t budget_units) {
   size_t done = 0;
   for_bits(dirty_, unit, count, [&](uint64_t& word, uint64_t mask, size_t first) {
@@ -202,7 +205,7 @@ size_t PagePool::zero_dirty(size_t unit, size_t count, size_t budget_units) {
   return done;
 }
 
-/// Puts a block on the free list where it belongs. Its buddies are not merged here.
+/// Adds a block to the clean or the dirty free list of its order. The caller has merged it with its buddies.
 void PagePool::push_free(size_t unit, unsigned order) {
   const bool clean = dirty_units(unit, size_t{1} << order) == 0;
   uint32_t& head = clean ? free_[order].clean : free_[order].dirty;
@@ -236,11 +239,12 @@ void PagePool::unlink_free(size_t unit) {
   units_[unit] = {Unit::kInside, 0};
 }
 
-/// Takes a free block of exactly `order`, splitting a larger one if need be; kNone if there is none. Blocks of split
-/// pages come before whole pages; zeroed ones before dirty ones if zeroes are wanted, else after them.
-uint32_t PagePool::take_free(unsigned order, bool may_open_page, Contents contents) {
-  const auto first = contents == Contents::kZeroes ? &FreeLists::clean : &FreeLists::dirty;
-  const auto second = contents == Contents::kZeroes ? &FreeLists::dirty : &FreeLists::clean;
+/// Removes a block of exactly `order` from the free lists, and splits a larger block if necessary. Returns kNone if
+/// there is none. Uses blocks of split pages before whole pages. Within these, it uses zeroed blocks first if the
+/// caller wants zeroes, and dirty blocks first otherwise.
+uint32_t PagePool::take_free(unsigned order, bool may_open_page, BlockContents contents) {
+  const auto first = contents == BlockContents::kZeroed ? &FreeLists::clean : &FreeLists::dirty;
+  const auto second = contents == BlockContents::kZeroed ? &FreeLists::dirty : &FreeLists::clean;
   uint32_t unit = kNone;
   for (unsigned o = order; o < page_order_ && unit == kNone; ++o) unit = free_[o].*first;
   for (unsigned o = order; o < page_order_ && unit == kNone; ++o) unit = free_[o].*second;
@@ -253,16 +257,16 @@ uint32_t PagePool::take_free(unsigned order, bool may_open_page, Contents conten
   unlink_free(unit);
   while (o > order) {
     --o;
-    push_free(unit + (size_t{1} << o), o);  // the upper half
+    push_free(unit + (size_t{1} << o), o);  // keep the lower half, free the upper one
   }
   return unit;
 }
 
-std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve, Contents contents) {
+std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve, BlockContents contents) {
   const unsigned order = order_of(size_bytes);
   const size_t units = size_t{1} << order;
   const std::scoped_lock lock(mutex_);
-  // Relaxed: written under the lock that is held.
+  // The two limits of the class; see "Reserves" in the header. Relaxed: written under the lock that is held.
   const bool may_open_page = pages_in_use_.load(std::memory_order_relaxed) < pages_allowed(reserve);
   const size_t used = used_bytes() + size_bytes;
   const bool within_share = used <= pages_allowed(reserve) * page_size_;
@@ -272,7 +276,7 @@ std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve, Contents conte
     return nullptr;
   }
   units_[unit] = {Unit::kUsed, static_cast<uint8_t>(order)};
-  if (contents == Contents::kZeroes) {
+  if (contents == BlockContents::kZeroed) {
     const size_t zeroed = zero_dirty(unit, units, units);
     dirty_free_units_ -= zeroed;
     inline_zeroed_bytes_ += zeroed * kUnitBytes;
@@ -300,6 +304,7 @@ void PagePool::release(std::byte* block, size_t size_bytes) {
   used_bytes_.store(used_bytes() - size_bytes, std::memory_order_relaxed);  // as in allocate
   poison(block, size_bytes);
   units_[unit] = {Unit::kInside, 0};
+  // Merge with the buddy as long as the buddy is wholly free (invariant 3).
   while (order < page_order_) {
     const size_t buddy = unit ^ (size_t{1} << order);
     if (units_[buddy].state != Unit::kFree || units_[buddy].order != order) break;
@@ -313,7 +318,7 @@ void PagePool::release(std::byte* block, size_t size_bytes) {
 bool PagePool::zero_step(size_t budget_bytes, size_t enough_pages) {
   for (size_t done = 0;;) {
     const std::scoped_lock lock(mutex_);
-    unsigned order = page_order_;  // whole pages first: they are what large index arrays ask for
+    unsigned order = page_order_;  // whole pages come first, because large index arrays need them
     if (ready_pages_ >= enough_pages && order > 0) --order;
     while (order > 0 && free_[order].dirty == kNone) --order;
     if (free_[order].dirty == kNone) return false;
@@ -361,7 +366,7 @@ void PagePool::check_free_list(uint32_t head, unsigned order, bool clean, std::v
     const size_t units = size_t{1} << order;
     LOAM_CHECK(links_[unit].previous == previous, "free lists are linked both ways");
     LOAM_CHECK(units_[unit].state == Unit::kFree && units_[unit].order == order, "a listed block is free");
-    LOAM_CHECK((dirty_units(unit, units) == 0) == clean, "a block is on the list of its cleanliness");
+    LOAM_CHECK((dirty_units(unit, units) == 0) == clean, "a block without dirty units is on the clean list");
     if (order < page_order_) {
       const size_t buddy = unit ^ units;
       LOAM_CHECK(units_[buddy].state != Unit::kFree || units_[buddy].order != order, "free buddies are merged");

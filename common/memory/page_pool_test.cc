@@ -35,7 +35,7 @@ bool all_zero(const std::byte* block, size_t size) {
   return std::all_of(block, block + size, [](std::byte b) { return b == std::byte{0}; });
 }
 
-TEST(PagePool, BlocksAreZeroedAlignedAndApart) {
+TEST(PagePool, BlocksAreZeroedAlignedAndDisjoint) {
   auto pool = small_pool();
   std::vector<std::pair<std::byte*, size_t>> blocks;
   for (size_t size = PagePool::kMinBlockBytes; size <= kPage; size *= 2) {
@@ -98,7 +98,7 @@ TEST(PagePool, TheSmallestPoolHasARealReserveForEachClass) {
 
 TEST(PagePool, SmallBlocksCannotFragmentAReserve) {
   auto pool = small_pool(16);
-  // Writes take every small block they can get, and free every second one: no page of theirs is whole again.
+  // Writes allocate all small blocks that they may, and free every second one. So no page of theirs is wholly free.
   std::vector<std::byte*> blocks;
   while (std::byte* block = pool->allocate(PagePool::kMinBlockBytes, Reserve::kWrite)) blocks.push_back(block);
   for (size_t i = 0; i < blocks.size(); i += 2) pool->release(blocks[i], PagePool::kMinBlockBytes);
@@ -111,7 +111,7 @@ TEST(PagePool, SmallBlocksCannotFragmentAReserve) {
   EXPECT_EQ(pool->statistics().pages_in_use, 0u);
 }
 
-TEST(PagePool, WhatAReserveLeavesOfAPageStaysItsOwn) {
+TEST(PagePool, OtherClassesCannotUseAPageThatAReserveOpened) {
   auto pool = small_pool(16);
   constexpr size_t kBlock = PagePool::kMinBlockBytes;
   Random random(test_seed(1));
@@ -122,25 +122,26 @@ TEST(PagePool, WhatAReserveLeavesOfAPageStaysItsOwn) {
     return taken;
   };
   const size_t most = fill();
-  // A compactor's job, again and again: a block for what is live in two, which lie anywhere. Writes take all they get.
+  // Imitates the compactor: it moves the live entries of two random blocks to a new one, and frees the two. After each
+  // step, writes allocate all blocks that they may.
   for (int job = 0; job < 5'000; ++job) {
     std::byte* const target = pool->allocate(kBlock, Reserve::kCompactor);
     ASSERT_NE(target, nullptr) << "job " << job;
-    ASSERT_EQ(fill(), 0u) << "job " << job << ": writes take what the compactor needs next";
+    ASSERT_EQ(fill(), 0u) << "job " << job << ": writes allocate memory that the compactor needs next";
     for (int source = 0; source < 2; ++source) {
       std::swap(blocks[random.below(blocks.size())], blocks.back());
       pool->release(blocks.back(), kBlock);
       blocks.pop_back();
     }
     blocks.push_back(target);
-    ASSERT_EQ(fill(), 1u) << "job " << job << ": what came free is not usable";
+    ASSERT_EQ(fill(), 1u) << "job " << job << ": writes cannot use the memory that the compactor has freed";
   }
   EXPECT_EQ(blocks.size(), most);
   for (std::byte* const block : blocks) pool->release(block, kBlock);
   pool->check_invariants();
 }
 
-TEST(PagePool, ZeroingKeepsRequestsFromDoingIt) {
+TEST(PagePool, BackgroundZeroingSparesAllocations) {
   auto pool = small_pool(8);
   for (int round = 0; round < 20; ++round) {
     std::byte* page = pool->allocate(kPage, Reserve::kWrite);
@@ -159,7 +160,7 @@ TEST(PagePool, ZeroingKeepsRequestsFromDoingIt) {
   EXPECT_EQ(pool->statistics().high_watermark_bytes, kPage);
 }
 
-TEST(PagePool, WithoutZeroedBlocksAllocationZeroesAndCountsIt) {
+TEST(PagePool, AllocationZeroesAndCountsIfNoZeroedBlockIsLeft) {
   auto pool = small_pool(8);
   std::vector<std::byte*> pages;
   while (std::byte* page = pool->allocate(kPage, Reserve::kCompactor)) pages.push_back(page);
@@ -174,17 +175,17 @@ TEST(PagePool, WithoutZeroedBlocksAllocationZeroesAndCountsIt) {
   pool->release(page, kPage);
 }
 
-TEST(PagePool, WhoWantsNoZeroesTakesWhatIsDirty) {
+TEST(PagePool, UninitializedAllocationsPreferDirtyBlocks) {
   auto pool = small_pool(8);
   std::byte* const used = pool->allocate(kPage, Reserve::kWrite);
   std::memset(used, 0xff, kPage);
   pool->release(used, kPage);
   const size_t ready = pool->statistics().ready_pages;
-  EXPECT_FALSE(pool->zero_step(kPage, ready)) << "there are enough";
+  EXPECT_FALSE(pool->zero_step(kPage, ready)) << "enough pages are zeroed";
   EXPECT_EQ(pool->statistics().dirty_bytes, kPage);
-  std::byte* const again = pool->allocate(kPage, Reserve::kWrite, Contents::kAnything);
+  std::byte* const again = pool->allocate(kPage, Reserve::kWrite, BlockContents::kUninitialized);
   EXPECT_EQ(again, used);
-  EXPECT_EQ(pool->statistics().ready_pages, ready) << "what is zeroed is left to others";
+  EXPECT_EQ(pool->statistics().ready_pages, ready) << "the allocation used a zeroed page, although it needs no zeroes";
   EXPECT_EQ(pool->statistics().dirty_bytes, 0u);
   EXPECT_EQ(pool->statistics().inline_zeroed_bytes, 0u);
   pool->release(again, kPage);
@@ -200,10 +201,10 @@ TEST(PagePool, RandomUseAgainstAModel) {
   for (int i = 0; i < 20'000; ++i) {
     if (random.below(100) < 52) {
       const size_t size = PagePool::kMinBlockBytes << random.below(5);
-      const Contents contents = random.one_in(2) ? Contents::kZeroes : Contents::kAnything;
+      const BlockContents contents = random.one_in(2) ? BlockContents::kZeroed : BlockContents::kUninitialized;
       std::byte* block = pool->allocate(size, static_cast<Reserve>(random.below(kReserveClasses)), contents);
       if (block == nullptr) continue;
-      if (contents == Contents::kZeroes) {
+      if (contents == BlockContents::kZeroed) {
         ASSERT_TRUE(all_zero(block, size));
       }
       const auto mark = static_cast<uint8_t>(1 + random.below(255));
@@ -225,7 +226,7 @@ TEST(PagePool, RandomUseAgainstAModel) {
   EXPECT_EQ(pool->statistics().pages_in_use, 0u);
 }
 
-TEST(PagePool, ThreadsShareIt) {
+TEST(PagePool, ConcurrentThreadsGetDisjointBlocks) {
   auto pool = small_pool(64);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

@@ -1,10 +1,11 @@
-// The transports of real machines.
+// make_transport() of production builds.
 
 #include <string>
 
-#include "common/net/rdma_module.h"
-#include "common/net/tcp_transport.h"
-#include "common/net/transport.h"
+#include "common/net/make_transport.h"
+#include "common/net/rdma/rdma_module.h"
+#include "common/net/tcp/tcp_transport.h"
+#include "common/net/transport/transport.h"
 
 namespace loam::net {
 

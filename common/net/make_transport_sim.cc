@@ -1,10 +1,11 @@
-// The transport of processes in the simulator.
+// make_transport() of simulated builds.
 
 #include <string>
 
 #include "common/base/assert.h"
 #include "common/base/env.h"
-#include "common/net/sim_transport.h"
+#include "common/net/make_transport.h"
+#include "common/net/simulated/sim_transport.h"
 
 namespace loam::net {
 

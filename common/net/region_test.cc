@@ -1,28 +1,28 @@
-// One-sided writes over every transport: in place in time, inside of what is offered, and nowhere else.
+// One-sided writes over every transport: they arrive before later messages, and only inside of offered regions.
 
 #include <string>
 #include <vector>
 
-#include "common/net/transport_fixture.h"
+#include "common/testing/transport_fixture.h"
 
 namespace loam::net {
 namespace {
 
-using testing::Recorder;
+using testing::RecordingHandler;
 using testing::text_of;
 
 template <class World>
 class RegionTest : public testing::PairTest<World> {
  protected:
-  /// A region of the server that the client's side knows all about, and whose memory its device reaches if it can.
+  /// Offers a region of the server, and polls until the client knows its memory window, if the network has any.
   Result<OfferedRegion> offer(size_t size) {
-    this->pump_until_quiet();
+    this->poll_until_idle();
     auto region = this->accepted_->offer_region(size);
-    this->pump_until_quiet();
+    this->poll_until_idle();
     return region;
   }
 };
-TYPED_TEST_SUITE(RegionTest, testing::Worlds, testing::WorldNames);
+TYPED_TEST_SUITE(RegionTest, testing::TestNetworks, testing::TestNetworkNames);
 
 TYPED_TEST(RegionTest, OneSidedWritesAreInPlaceBeforeLaterMessages) {
   this->open();
@@ -39,18 +39,19 @@ TYPED_TEST(RegionTest, OneSidedWritesAreInPlaceBeforeLaterMessages) {
   ASSERT_TRUE(this->connection_->write(remote, 12, as_bytes("C!")).ok());
   ASSERT_TRUE(this->connection_->write(remote, kBytes, {}).ok());
   ASSERT_TRUE(this->connection_->send(as_bytes("look")).ok());
-  ASSERT_TRUE(this->pump_until([&] { return !this->served_.messages.empty(); }));
+  ASSERT_TRUE(this->poll_until([&] { return !this->served_.messages.empty(); }));
   std::string wanted(kBytes, '.');
   wanted.replace(10, 4, "abC!");
   wanted.replace(50'000, large.size(), large);
   EXPECT_EQ(seen, wanted);
-  EXPECT_EQ(this->served_.messages, std::vector<std::string>{"look"}) << "writes are no messages";
+  EXPECT_EQ(this->served_.messages, std::vector<std::string>{"look"}) << "writes call no handler";
   const bool by_device = TypeParam::kScheme == Scheme::kRdma;
   EXPECT_EQ(this->client_->counters().direct_bytes.read(), by_device ? kBytes + large.size() + 5 : 0);
-  EXPECT_EQ(this->server_->counters().frames_in.read() > 1, !by_device) << "the device writes, or frames carry it";
+  EXPECT_EQ(this->server_->counters().frames_in.read() > 1, !by_device)
+      << "either the device writes, or frames carry the bytes";
 }
 
-TYPED_TEST(RegionTest, RegionsComeAndGoAndSoDoTheirPlaces) {
+TYPED_TEST(RegionTest, RegionsAreReusedAfterWithdrawal) {
   this->open();
   for (size_t i = 0; i < 20; ++i) {
     const auto region = this->offer(1 + i * 997);
@@ -58,21 +59,21 @@ TYPED_TEST(RegionTest, RegionsComeAndGoAndSoDoTheirPlaces) {
     const std::string text(region->memory.size(), static_cast<char>('a' + i));
     ASSERT_TRUE(this->connection_->write(region->remote, 0, as_bytes(text)).ok());
     ASSERT_TRUE(this->connection_->send(as_bytes("look")).ok());
-    ASSERT_TRUE(this->pump_until([&] { return this->served_.messages.size() == i + 1; }));
+    ASSERT_TRUE(this->poll_until([&] { return this->served_.messages.size() == i + 1; }));
     ASSERT_EQ(as_text(region->memory), text);
     this->accepted_->withdraw_region(region->remote);
   }
   EXPECT_TRUE(this->connection_->is_open());
 }
 
-TYPED_TEST(RegionTest, ARegionHasASize) {
+TYPED_TEST(RegionTest, OfferRefusesInvalidRegionSizes) {
   this->open();
   EXPECT_EQ(this->accepted_->offer_region(0).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(this->accepted_->offer_region(kMaxRegionBytes + 1).code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(this->accepted_->offer_region(kMaxRegionBytes).ok());
 }
 
-TYPED_TEST(RegionTest, WritesOutsideOfTheRegionAreRefusedHere) {
+TYPED_TEST(RegionTest, TheSenderRefusesWritesOutsideOfTheRegion) {
   this->open();
   const auto offered = this->offer(100);
   ASSERT_TRUE(offered.ok());
@@ -87,21 +88,21 @@ TYPED_TEST(RegionTest, ForgedAndWithdrawnRegionsEndTheConnectionAndTouchNothing)
   for (const Forgery forgery : {Forgery::kSize, Forgery::kId, Forgery::kWithdrawn, Forgery::kOtherConnection}) {
     SCOPED_TRACE(static_cast<int>(forgery));
     this->transports_.clear();
-    this->served_ = Recorder();
-    this->owner_ = Recorder();
+    this->served_ = RecordingHandler();
+    this->owner_ = RecordingHandler();
     if constexpr (TypeParam::kScheme == Scheme::kSim) {
       std::destroy_at(&this->world_);
       std::construct_at(&this->world_);
     }
     this->open();
     const OfferedRegion offered = *this->offer(100);
-    const OfferedRegion other = *this->offer(200);  // stays on offer, must not be taken for it
+    const OfferedRegion other = *this->offer(200);  // stays on offer; forged writes must not reach it
     RemoteRegion region = offered.remote;
     EXPECT_NE(other.remote.id, region.id);
     ASSERT_TRUE(this->connection_->write(region, 0, as_bytes(std::string(100, '.'))).ok());
     ASSERT_TRUE(this->connection_->write(other.remote, 0, as_bytes(std::string(200, '.'))).ok());
     ASSERT_TRUE(this->connection_->send(as_bytes("filled")).ok());
-    ASSERT_TRUE(this->pump_until([&] { return !this->served_.messages.empty(); }));
+    ASSERT_TRUE(this->poll_until([&] { return !this->served_.messages.empty(); }));
     std::string left;
     this->served_.when_closed = [&](Connection& connection) {
       if (&connection == this->accepted_) left = as_text(other.memory);
@@ -113,17 +114,18 @@ TYPED_TEST(RegionTest, ForgedAndWithdrawnRegionsEndTheConnectionAndTouchNothing)
     if (forgery == Forgery::kWithdrawn) this->accepted_->withdraw_region(region);
     if (forgery == Forgery::kOtherConnection) {
       writer = &this->connect(*this->client_, this->address_, this->owner_);
-      ASSERT_TRUE(this->pump_until([&] { return this->served_.connections.size() == 2; }));
+      ASSERT_TRUE(this->poll_until([&] { return this->served_.connections.size() == 2; }));
     }
-    // Soft-RoCE enforces the bounds of the registered block, which has whole pages; other devices those of the window.
+    // Soft-RoCE enforces the bounds of the registered block, which has whole pages; other devices enforce those of the
+    // memory window.
     ASSERT_TRUE(writer->write(region, forgery == Forgery::kSize ? 500'000 : 0, as_bytes("xyz")).ok());
-    ASSERT_TRUE(this->pump_until([&] { return !this->served_.closed.empty() && !this->owner_.closed.empty(); }));
+    ASSERT_TRUE(this->poll_until([&] { return !this->served_.closed.empty() && !this->owner_.closed.empty(); }));
     EXPECT_EQ(this->served_.closed[0].code(), StatusCode::kMalformed) << this->served_.closed[0].to_string();
     EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kMalformed) << this->owner_.closed[0].to_string();
     EXPECT_EQ(this->server_->counters().connections_malformed.read(), 1u);
     if (forgery == Forgery::kOtherConnection) {
       this->connection_->close({StatusCode::kCancelled, "the other one"});
-      ASSERT_TRUE(this->pump_until([&] { return this->served_.closed.size() == 2; }));
+      ASSERT_TRUE(this->poll_until([&] { return this->served_.closed.size() == 2; }));
     }
     EXPECT_EQ(left, std::string(forgery == Forgery::kWithdrawn ? 200 : 300, '.'));
   }
@@ -138,7 +140,7 @@ TYPED_TEST(RegionTest, RegionsOnOfferAreLimited) {
   EXPECT_TRUE(this->accepted_->offer_region(8).ok());
   ASSERT_TRUE(this->connection_->write(regions[501].remote, 0, as_bytes("in place")).ok());
   ASSERT_TRUE(this->connection_->send(as_bytes("look")).ok());
-  ASSERT_TRUE(this->pump_until([&] { return !this->served_.messages.empty(); }));
+  ASSERT_TRUE(this->poll_until([&] { return !this->served_.messages.empty(); }));
   EXPECT_EQ(as_text(regions[501].memory), "in place");
 }
 
@@ -153,11 +155,11 @@ TYPED_TEST(RegionTest, WritesToAPausedReceiverObeyTheWindow) {
   for (size_t i = 0; i < 50; ++i) {
     ASSERT_TRUE(this->connection_->write(region.remote, 0, as_bytes(text_of(i, 900))).ok());
   }
-  this->pump_until_quiet();
-  // What the device writes needs no receiver.
+  this->poll_until_idle();
+  // The writes of the device need no receiver.
   EXPECT_EQ(this->server_->counters().frames_in.read(), TypeParam::kScheme == Scheme::kRdma ? 1u : 4u);
   this->accepted_->resume_receiving();
-  ASSERT_TRUE(this->pump_until([&] { return as_text(region.memory) == text_of(49, 900); }));
+  ASSERT_TRUE(this->poll_until([&] { return as_text(region.memory) == text_of(49, 900); }));
 }
 
 }  // namespace

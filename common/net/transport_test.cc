@@ -1,25 +1,25 @@
-// One suite for every transport: what the contract in transport.h promises.
+// Tests of the contract in transport.h, which run over every transport.
 
-#include "common/net/transport.h"
+#include "common/net/transport/transport.h"
 
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "common/net/frame.h"
-#include "common/net/transport_fixture.h"
+#include "common/net/link/frame.h"
+#include "common/testing/transport_fixture.h"
 
 namespace loam::net {
 namespace {
 
 using testing::echo;
-using testing::Recorder;
+using testing::RecordingHandler;
 using testing::text_of;
 
 template <class World>
 class TransportTest : public testing::PairTest<World> {};
-TYPED_TEST_SUITE(TransportTest, testing::Worlds, testing::WorldNames);
+TYPED_TEST_SUITE(TransportTest, testing::TestNetworks, testing::TestNetworkNames);
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ TYPED_TEST(TransportTest, EchoesMessagesOfManySizesInOrder) {
     wanted.back().resize(static_cast<size_t>(size));
     ASSERT_TRUE(this->connection_->send(as_bytes(wanted.back())).ok());
   }
-  ASSERT_TRUE(this->pump_until([&] { return this->owner_.messages.size() >= wanted.size(); }));
+  ASSERT_TRUE(this->poll_until([&] { return this->owner_.messages.size() >= wanted.size(); }));
   EXPECT_EQ(this->owner_.messages, wanted);
   EXPECT_EQ(this->owner_.misaligned + this->served_.misaligned, 0u);
   EXPECT_EQ(this->client_->counters().messages_out.read(), wanted.size());
@@ -60,7 +60,7 @@ TYPED_TEST(TransportTest, KeepsTheOrderOfRandomTrafficBothWays) {
     if (random() % 20 == 0) this->server_->poll(0);
     if (random() % 40 == 0) from->flush();
   }
-  ASSERT_TRUE(this->pump_until([&] {
+  ASSERT_TRUE(this->poll_until([&] {
     return this->served_.messages.size() >= to_server.size() && this->owner_.messages.size() >= to_client.size();
   }));
   EXPECT_EQ(this->served_.messages, to_server);
@@ -72,10 +72,10 @@ TYPED_TEST(TransportTest, MessagesOfARoundTravelInOneFrame) {
   constexpr size_t kMessages = 500;
   for (size_t i = 0; i < kMessages; ++i) ASSERT_TRUE(this->connection_->send(as_bytes(text_of(i, 40))).ok());
   EXPECT_EQ(this->client_->counters().frames_out.read(), 0u) << "nothing leaves before the round ends";
-  ASSERT_TRUE(this->pump_until([&] { return this->served_.messages.size() >= kMessages; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->served_.messages.size() >= kMessages; }));
   EXPECT_EQ(this->client_->counters().frames_out.read(), 1u);
   EXPECT_EQ(this->server_->counters().frames_in.read(), 1u);
-  EXPECT_EQ(this->served_.batches, 1u) << "a frame's messages come as one batch";
+  EXPECT_EQ(this->served_.batches, 1u) << "the messages of a frame arrive as one batch";
 }
 
 TYPED_TEST(TransportTest, FlushSendsBeforeTheRoundEnds) {
@@ -107,7 +107,7 @@ TYPED_TEST(TransportTest, ReserveAndCommitLessOrNothing) {
   ASSERT_NE(this->connection_->reserve(200'000), nullptr);
   this->connection_->commit(0);
   ASSERT_TRUE(this->connection_->send(as_bytes("end")).ok());
-  ASSERT_TRUE(this->pump_until([&] { return this->served_.messages.size() >= 3; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->served_.messages.size() >= 3; }));
   EXPECT_EQ(this->served_.messages, (std::vector<std::string>{"short", "large", "end"}));
 }
 
@@ -120,7 +120,7 @@ TYPED_TEST(TransportTest, MessagesSentBeforeTheHandshakeWaitForIt) {
   ASSERT_TRUE(connection.send(as_bytes("first")).ok());
   ASSERT_TRUE(connection.send(as_bytes(large)).ok());
   ASSERT_TRUE(connection.send(as_bytes("last")).ok());
-  ASSERT_TRUE(this->pump_until([&] { return this->served_.messages.size() >= 3; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->served_.messages.size() >= 3; }));
   EXPECT_EQ(this->served_.messages, (std::vector<std::string>{"first", large, "last"}));
 }
 
@@ -136,7 +136,7 @@ TYPED_TEST(TransportTest, LargestMessageGoesThroughAndALargerOneIsRefused) {
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("1000001 bytes"), std::string_view::npos) << refused.to_string();
   EXPECT_EQ(this->connection_->send({}).code(), StatusCode::kInvalidArgument);
-  ASSERT_TRUE(this->pump_until([&] { return !this->served_.messages.empty(); }));
+  ASSERT_TRUE(this->poll_until([&] { return !this->served_.messages.empty(); }));
   EXPECT_EQ(this->served_.messages.front(), largest);
 }
 
@@ -150,13 +150,13 @@ TYPED_TEST(TransportTest, FramesKeepToTheSmallerLimitOfThePeer) {
     wanted.push_back(text_of(i, i * 10));
     ASSERT_TRUE(this->connection_->send(as_bytes(wanted.back())).ok());
   }
-  ASSERT_TRUE(this->pump_until([&] { return this->owner_.messages.size() >= wanted.size(); }));
+  ASSERT_TRUE(this->poll_until([&] { return this->owner_.messages.size() >= wanted.size(); }));
   EXPECT_EQ(this->owner_.messages, wanted);
 }
 
 // ---- flow control ---------------------------------------------------------------------------------------------------
 
-TYPED_TEST(TransportTest, APausedReceiverHoldsAWindowAndTheSenderIsToldToWait) {
+TYPED_TEST(TransportTest, APausedReceiverHoldsOneWindowAndTheSenderIsOverloaded) {
   TransportOptions options;
   options.max_frame_bytes = 4096;
   options.window_frames = 4;
@@ -173,7 +173,7 @@ TYPED_TEST(TransportTest, APausedReceiverHoldsAWindowAndTheSenderIsToldToWait) {
       this->server_->poll(0);
     }
   }
-  this->pump_until_quiet();
+  this->poll_until_idle();
   EXPECT_EQ(refused.code(), StatusCode::kOverloaded);
   EXPECT_LE(this->connection_->queued_bytes(), options.max_queued_bytes);
   EXPECT_EQ(this->server_->counters().frames_in.read(), options.window_frames);
@@ -184,7 +184,7 @@ TYPED_TEST(TransportTest, APausedReceiverHoldsAWindowAndTheSenderIsToldToWait) {
   EXPECT_EQ(this->owner_.writable, 0u);
 
   this->accepted_->resume_receiving();
-  ASSERT_TRUE(this->pump_until([&] { return this->served_.messages.size() >= sent; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->served_.messages.size() >= sent; }));
   EXPECT_EQ(this->owner_.writable, 1u);
   for (size_t i = 0; i < sent; ++i) ASSERT_EQ(this->served_.messages[i], text_of(i, 1'000));
   EXPECT_TRUE(this->connection_->send(as_bytes("again")).ok());
@@ -197,12 +197,12 @@ TYPED_TEST(TransportTest, APausedReceiverStillSends) {
   this->open(options, options);
   this->accepted_->pause_receiving();
   for (size_t i = 0; i < 20; ++i) ASSERT_TRUE(this->connection_->send(as_bytes(text_of(i, 900))).ok());
-  // Credits for what it sends come back between the frames that wait.
+  // The paused side still receives the credits for its own messages between the frames that wait.
   for (size_t i = 0; i < 200; ++i) ASSERT_TRUE(this->accepted_->send(as_bytes(text_of(i, 900))).ok());
-  ASSERT_TRUE(this->pump_until([&] { return this->owner_.messages.size() >= 200; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->owner_.messages.size() >= 200; }));
   EXPECT_EQ(this->served_.messages.size(), 0u);
   this->accepted_->resume_receiving();
-  ASSERT_TRUE(this->pump_until([&] { return this->served_.messages.size() >= 20; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->served_.messages.size() >= 20; }));
 }
 
 TYPED_TEST(TransportTest, BothSidesAtFullSpeedWithATinyWindow) {
@@ -220,7 +220,7 @@ TYPED_TEST(TransportTest, BothSidesAtFullSpeedWithATinyWindow) {
   this->served_.when_writable = [&](Connection& connection) { fill(connection, down); };
   fill(*this->connection_, up);
   fill(*this->accepted_, down);
-  ASSERT_TRUE(this->pump_until(
+  ASSERT_TRUE(this->poll_until(
       [&] { return this->owner_.messages.size() >= kEach && this->served_.messages.size() >= kEach; }));
   for (size_t i = 0; i < kEach; ++i) {
     ASSERT_EQ(this->owner_.messages[i], text_of(i, 300));
@@ -232,11 +232,11 @@ TYPED_TEST(TransportTest, AMessageLargerThanTheQueueIsAcceptedWhenTheQueueIsEmpt
   TransportOptions options;
   options.max_queued_bytes = 1'000;
   this->open(options, options);
-  const std::string large = text_of(7, 3 * kWindowFrames * kMaxFrameBytes);  // more than credits let go at once
+  const std::string large = text_of(7, 3 * kWindowFrames * kMaxFrameBytes);  // more than the credits permit at once
   ASSERT_TRUE(this->connection_->send(as_bytes(large)).ok());
   EXPECT_EQ(this->connection_->send(as_bytes("x")).code(), StatusCode::kOverloaded);
-  ASSERT_TRUE(this->pump_until([&] { return this->owner_.writable > 0; }));
-  ASSERT_TRUE(this->pump_until([&] { return !this->served_.messages.empty(); }));
+  ASSERT_TRUE(this->poll_until([&] { return this->owner_.writable > 0; }));
+  ASSERT_TRUE(this->poll_until([&] { return !this->served_.messages.empty(); }));
   EXPECT_EQ(this->served_.messages.front(), large);
 }
 
@@ -247,7 +247,7 @@ TYPED_TEST(TransportTest, NoBuffersAreAllocatedInTheSteadyState) {
   const auto round = [&](size_t n) {
     const size_t before = this->owner_.bytes;
     for (size_t i = 0; i < 100; ++i) ASSERT_TRUE(this->connection_->send(as_bytes("0123456789")).ok());
-    ASSERT_TRUE(this->pump_until([&] { return this->owner_.bytes >= before + 1'000; })) << n;
+    ASSERT_TRUE(this->poll_until([&] { return this->owner_.bytes >= before + 1'000; })) << n;
   };
   for (size_t i = 0; i < 50; ++i) round(i);
   const uint64_t client = this->client_->counters().buffer_allocations.read();
@@ -259,16 +259,16 @@ TYPED_TEST(TransportTest, NoBuffersAreAllocatedInTheSteadyState) {
 
 // ---- the end of connections -----------------------------------------------------------------------------------------
 
-TYPED_TEST(TransportTest, CloseTellsBothSidesOnceAndSendsWhatWasCommitted) {
+TYPED_TEST(TransportTest, CloseNotifiesBothSidesOnceAndSendsCommittedMessages) {
   this->open();
   ASSERT_TRUE(this->connection_->send(as_bytes("last words")).ok());
   this->connection_->flush();
   this->connection_->close({StatusCode::kCancelled, "the test ends it"});
   EXPECT_FALSE(this->connection_->is_open());
   EXPECT_EQ(this->connection_->send(as_bytes("x")).code(), StatusCode::kUnavailable);
-  EXPECT_TRUE(this->owner_.closed.empty()) << "told by poll() only";
-  ASSERT_TRUE(this->pump_until([&] { return !this->owner_.closed.empty() && !this->served_.closed.empty(); }));
-  this->pump_until_quiet();
+  EXPECT_TRUE(this->owner_.closed.empty()) << "only poll() calls on_closed()";
+  ASSERT_TRUE(this->poll_until([&] { return !this->owner_.closed.empty() && !this->served_.closed.empty(); }));
+  this->poll_until_idle();
   ASSERT_EQ(this->owner_.closed.size(), 1u);
   ASSERT_EQ(this->served_.closed.size(), 1u);
   EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kCancelled);
@@ -281,23 +281,23 @@ TYPED_TEST(TransportTest, CloseTellsBothSidesOnceAndSendsWhatWasCommitted) {
 TYPED_TEST(TransportTest, AHandlerMayCloseInsideItsCallback) {
   this->open();
   this->served_.when_messages = [](Connection& connection, std::span<const Bytes>) {
-    connection.close({StatusCode::kMalformed, "a message that nobody understands"});
+    connection.close({StatusCode::kMalformed, "a message that the test refuses"});
   };
   ASSERT_TRUE(this->connection_->send(as_bytes("?")).ok());
-  ASSERT_TRUE(this->pump_until([&] { return !this->owner_.closed.empty() && !this->served_.closed.empty(); }));
+  ASSERT_TRUE(this->poll_until([&] { return !this->owner_.closed.empty() && !this->served_.closed.empty(); }));
   EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kMalformed);
-  EXPECT_NE(this->owner_.closed[0].message().find("nobody understands"), std::string_view::npos);
+  EXPECT_NE(this->owner_.closed[0].message().find("the test refuses"), std::string_view::npos);
 }
 
 TYPED_TEST(TransportTest, ADeadTransportClosesItsPeers) {
   this->open();
-  this->transports_.erase(this->transports_.begin());  // the server's, without a goodbye
-  ASSERT_TRUE(this->pump_until([&] { return !this->owner_.closed.empty(); }));
+  this->transports_.erase(this->transports_.begin());  // destroys the server's transport, without a goodbye
+  ASSERT_TRUE(this->poll_until([&] { return !this->owner_.closed.empty(); }));
   EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kUnavailable);
-  EXPECT_TRUE(this->served_.closed.empty()) << "no callbacks from a destructor";
+  EXPECT_TRUE(this->served_.closed.empty()) << "a destructor makes no callbacks";
 }
 
-TYPED_TEST(TransportTest, ConnectingWhereNobodyListensFailsLater) {
+TYPED_TEST(TransportTest, AConnectWithoutAListenerFailsInALaterPoll) {
   this->server_ = &this->add();
   this->client_ = &this->add();
   const auto listener = this->server_->listen(this->world_.listen_address(0), this->served_);
@@ -306,7 +306,7 @@ TYPED_TEST(TransportTest, ConnectingWhereNobodyListensFailsLater) {
   (*listener)->close();
   Connection& connection = this->connect(*this->client_, address, this->owner_);
   EXPECT_FALSE(connection.is_open());
-  ASSERT_TRUE(this->pump_until([&] { return !this->owner_.closed.empty(); }));
+  ASSERT_TRUE(this->poll_until([&] { return !this->owner_.closed.empty(); }));
   EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kUnavailable);
   EXPECT_NE(this->owner_.closed[0].message().find(address.to_string()), std::string_view::npos);
   EXPECT_NE(this->owner_.closed[0].message().find("does the server run"), std::string_view::npos)
@@ -342,14 +342,14 @@ TYPED_TEST(TransportTest, ImpossibleOptionsAreRefused) {
   EXPECT_NE(status.message().find("window_frames"), std::string_view::npos);
 }
 
-TYPED_TEST(TransportTest, AnotherProtocolVersionIsToldSo) {
+TYPED_TEST(TransportTest, AnotherProtocolVersionIsRefusedWithBothVersions) {
   TransportOptions old;
   old.protocol_version = kProtocolVersion + 6;
   this->server_ = &this->add();
   this->client_ = &this->add(old);
   const Address address = this->listen(*this->server_, this->served_);
   this->connect(*this->client_, address, this->owner_);
-  ASSERT_TRUE(this->pump_until([&] { return !this->owner_.closed.empty(); }));
+  ASSERT_TRUE(this->poll_until([&] { return !this->owner_.closed.empty(); }));
   EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kUnsupportedVersion);
   const std::string_view message = this->owner_.closed[0].message();
   EXPECT_NE(message.find("speaks version " + std::to_string(kProtocolVersion)), std::string_view::npos) << message;
@@ -367,14 +367,14 @@ TYPED_TEST(TransportTest, ConnectionsBeyondTheLimitAreRefused) {
   const Address address = this->listen(*this->server_, this->served_);
   for (int i = 0; i < 3; ++i) this->connect(*this->client_, address, this->owner_);
   ASSERT_TRUE(
-      this->pump_until([&] { return this->owner_.connections.size() == 2 && this->owner_.closed.size() == 1; }));
+      this->poll_until([&] { return this->owner_.connections.size() == 2 && this->owner_.closed.size() == 1; }));
   if (TypeParam::kScheme != Scheme::kSim) {
     EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kOverloaded) << this->owner_.closed[0].to_string();
   }
   this->owner_.connections[0]->close({StatusCode::kCancelled, ""});
-  ASSERT_TRUE(this->pump_until([&] { return this->served_.closed.size() == 1; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->served_.closed.size() == 1; }));
   this->connect(*this->client_, address, this->owner_);
-  ASSERT_TRUE(this->pump_until([&] { return this->owner_.connections.size() == 2; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->owner_.connections.size() == 2; }));
 }
 
 TYPED_TEST(TransportTest, ManyConnectionsKeepTheirMessagesApart) {
@@ -397,24 +397,24 @@ TYPED_TEST(TransportTest, ManyConnectionsKeepTheirMessagesApart) {
     connections.back()->set_context(reinterpret_cast<void*>(i));
     for (size_t m = 0; m < 10; ++m) ASSERT_TRUE(connections.back()->send(as_bytes(text_of(i * 10 + m, 20))).ok());
   }
-  ASSERT_TRUE(this->pump_until([&] { return this->owner_.messages.size() >= 10 * kConnections; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->owner_.messages.size() >= 10 * kConnections; }));
   for (const size_t n : replies) EXPECT_EQ(n, 10u);
   EXPECT_EQ(this->server_->counters().connections_opened.read(), kConnections);
 }
 
-TYPED_TEST(TransportTest, AListenerDealsItsConnectionsToSeveralTransports) {
+TYPED_TEST(TransportTest, AListenerDistributesItsConnectionsToSeveralTransports) {
   Transport& first = this->add();
   Transport& second = this->add();
   this->client_ = &this->add();
-  Recorder one, two;
-  const std::vector<Transport::Share> shares = {{&first, &one}, {&second, &two}};
+  RecordingHandler one, two;
+  const std::vector<Transport::AcceptTarget> shares = {{&first, &one}, {&second, &two}};
   const auto listener = first.listen(this->world_.listen_address(0), shares);
   ASSERT_TRUE(listener.ok()) << listener.status().to_string();
   one.when_messages = two.when_messages = echo;
   for (int i = 0; i < 6; ++i) {
     ASSERT_TRUE(this->connect(*this->client_, (*listener)->address(), this->owner_).send(as_bytes("hello")).ok());
   }
-  ASSERT_TRUE(this->pump_until([&] { return this->owner_.messages.size() >= 6; }));
+  ASSERT_TRUE(this->poll_until([&] { return this->owner_.messages.size() >= 6; }));
   EXPECT_EQ(one.messages.size(), 3u);
   EXPECT_EQ(two.messages.size(), 3u);
   EXPECT_EQ(first.counters().connections_opened.read(), 3u);

@@ -7,7 +7,7 @@ namespace loam::program {
 
 std::vector<std::string> parser_arguments(int argc, const char* const* argv) {
   std::vector<std::string> result;
-  bool options = true;
+  bool options = true;  // false after "--", which ends the options
   for (int i = 1; i < argc; ++i) {
     const std::string_view text = argv[i];
     options = options && text != "--";

@@ -1,4 +1,4 @@
-// The arguments of main() as CLI11 takes them.
+// The arguments of main(), in the form in which CLI11 parses them.
 #pragma once
 
 #include <string>
@@ -6,8 +6,10 @@
 
 namespace loam::program {
 
-/// The arguments behind the program's name, the last one first, for CLI::App::parse(). "--name=" becomes "--name" and
-/// an empty text: CLI11 would take the next argument for the value.
+/// The command-line arguments for CLI::App::parse(): without the program's name, and the last one first.
+///
+/// The function splits "--name=" into "--name" and an empty text, because CLI11 would use the next argument as the
+/// value. It leaves the arguments after "--" unchanged.
 std::vector<std::string> parser_arguments(int argc, const char* const* argv);
 
 }  // namespace loam::program

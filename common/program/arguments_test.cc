@@ -10,7 +10,7 @@ std::vector<std::string> given(std::vector<const char*> arguments) {
   return parser_arguments(static_cast<int>(arguments.size()), arguments.data());
 }
 
-TEST(Arguments, AnEmptyValueDoesNotTakeTheNextArgument) {
+TEST(Arguments, EmptyValueDoesNotConsumeTheNextArgument) {
   using Texts = std::vector<std::string>;
   EXPECT_EQ(given({"a", "--b=", "c", "--d=e", "--f=g="}), (Texts{"--f=g=", "--d=e", "c", "", "--b", "a"}));
   EXPECT_EQ(given({"--", "--b="}), (Texts{"--b=", "--"}));

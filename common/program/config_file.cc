@@ -17,7 +17,8 @@ namespace {
                          CLI::ExitCodes::ConfigError);
 }
 
-/// "threads" is closer to "thread" than a letter or two.
+/// The Levenshtein distance of two names: the number of letters to insert, remove or replace. It finds the option that
+/// a mistyped name means. `row` holds one row of the usual table.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -32,6 +33,7 @@ size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+/// The message about an unknown key. It proposes the option with the nearest name, at most kNear letters away.
 std::string unknown(const OptionSet& options, const std::string& name) {
   constexpr size_t kNear = 3;
   std::string text = "there is no option '" + name + "'";
@@ -46,7 +48,7 @@ std::string unknown(const OptionSet& options, const std::string& name) {
   return nearest == nullptr ? text + "; --help lists them" : text + "; did you mean '" + nearest->name + "'?";
 }
 
-/// The value as it would stand on the command line; empty if the option does not take a value of this type.
+/// The value in the form of the command line. Empty: the option does not take a value of this TOML type.
 std::optional<std::string> as_argument(const Option& option, const toml::node& node) {
   if (const auto* flag = node.as_boolean(); flag != nullptr && option.is_flag) return flag->get() ? "true" : "false";
   if (const auto* text = node.as_string(); text != nullptr && option.takes_text) return text->get();
@@ -54,6 +56,7 @@ std::optional<std::string> as_argument(const Option& option, const toml::node& n
     return std::to_string(number->get());
   }
   if (const auto* number = node.as_floating_point(); number != nullptr && option.takes_number) {
+    // The shortest text that reads back as the same number.
     std::array<char, 32> out;
     const auto [end, error] = std::to_chars(out.data(), out.data() + out.size(), number->get());
     return std::string(out.data(), end);
@@ -61,13 +64,14 @@ std::optional<std::string> as_argument(const Option& option, const toml::node& n
   return std::nullopt;
 }
 
-/// Walks the sections of one file.
+/// Reads the sections of one file and collects their options in the form that CLI11 expects.
 class Reader {
  public:
   Reader(const OptionSet& options, const std::string& path) : options_(options), path_(path) {}
 
   void read(const toml::table& table, const std::string& prefix) {
     for (const auto& [key, node] : table) {
+      // The option's name is the names of its sections and the key, joined by dashes. Sections may nest.
       const std::string name = prefix + std::string(key.str());
       if (const toml::table* section = node.as_table(); section != nullptr) {
         read(*section, name + "-");
@@ -83,13 +87,15 @@ class Reader {
   void read_option(const std::string& name, const toml::source_position& key_at, const toml::node& node) {
     const Option* option = options_.find(name);
     if (option == nullptr) fail(path_, key_at, unknown(options_, name));
+    // TOML rejects a repeated key, but `a-b` and `b` in section `a` are one option by two keys.
     const bool twice = std::any_of(items_.begin(), items_.end(), [&](const auto& item) { return item.name == name; });
     if (twice) fail(path_, key_at, "option '" + name + "' is given twice");
     const auto argument = as_argument(*option, node);
     if (!argument) {
       fail(path_, node.source().begin, "option '" + name + "' expects " + option->expects);
     }
-    // Sets the variable too early, before the command line had its say; CLI11 sets it again from whichever counts.
+    // The call checks the value, so that the error can name its position in the file. It also sets the variable. That
+    // is harmless: CLI11 sets the variable again, from the command line if the option is given there, else from here.
     if (const Status status = option->set(*argument); !status.ok()) {
       fail(path_, node.source().begin, "option '" + name + "': " + std::string(status.message()));
     }

@@ -12,7 +12,7 @@ struct ConfigFileTest : ::testing::Test {
     options.text("listen", listen, "where");
     options.number("scan-threads", scan_threads, "how many");
     options.duration("client-lease", lease, "how long");
-    options.share("compact-dead-share", share, "how much");
+    options.fraction("compact-dead-share", share, "how much");
     options.flag("huge-pages", huge, "whether");
   }
 
@@ -23,7 +23,7 @@ struct ConfigFileTest : ::testing::Test {
     return file.from_config(input);
   }
 
-  /// The message of the error that reading gives; empty if there is none.
+  /// The message of the error that read() throws; empty if it throws none.
   std::string error(const std::string& text) {
     try {
       (void)read(text);
@@ -57,7 +57,7 @@ TEST_F(ConfigFileTest, ReadsKeysAndSections) {
   EXPECT_FALSE(huge);
 }
 
-TEST_F(ConfigFileTest, WhatItPrintsItReads) {
+TEST_F(ConfigFileTest, ReadsThePrintedOptionsBack) {
   listen = "tcp://\"odd\"\t:1";
   lease = 1'500'000;
   scan_threads = 7;
@@ -72,7 +72,7 @@ TEST_F(ConfigFileTest, WhatItPrintsItReads) {
   EXPECT_EQ(options.to_toml(), printed);
 }
 
-TEST_F(ConfigFileTest, TellsWhereAndWhatIsWrong) {
+TEST_F(ConfigFileTest, ErrorsNamePositionAndCause) {
   EXPECT_NE(error("listen = \n").find("some.toml:1:"), std::string::npos) << error("listen = \n");
   EXPECT_EQ(error("\n\nlissten = 'x'\n"), "some.toml:3:1: there is no option 'lissten'; did you mean 'listen'?");
   EXPECT_EQ(error("[scan]\nfurlongs = 1\n"), "some.toml:2:1: there is no option 'scan-furlongs'; --help lists them");

@@ -16,6 +16,7 @@ Status ensure_descriptors(size_t wanted) {
     static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
     static_cast<void>(getrlimit(RLIMIT_NOFILE, &limit));
   }
+  // Opens copies of a descriptor: the system has no call that counts the free descriptors of a process.
   std::vector<int> taken;
   taken.reserve(wanted);
   while (taken.size() < wanted) {

@@ -1,4 +1,4 @@
-// The limit on open files, looked at before it is reached.
+// A check of the limit on open files at the start of a program.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,17 @@
 
 namespace loam::program {
 
-/// Descriptors that a server needs beside those of its connections. gRPC ends the process if it gets none, so
-/// a program that starts a server checks first. Measured: `loam dev` holds 33 after its start.
+/// Number of free descriptors that a server needs at its start, besides those of its connections. gRPC aborts the
+/// process if it cannot open one, so a program checks the number before it starts a server. Measured: `loam dev` holds
+/// 33 descriptors after its start.
 inline constexpr size_t kServerDescriptors = 64;
-/// Descriptors that a client of the cluster and of its administration needs.
+/// Number of free descriptors that a client of the cluster and of its administration needs.
 inline constexpr size_t kClientDescriptors = 24;
 
-/// Raises the limit on open files to what the system allows, and tells whether `wanted` more can be opened now.
-/// kNoSpace says how many the process may open and what to do.
+/// Raises the process's limit on open files to the hard limit, and checks that `wanted` more files can be opened now.
+///
+/// kNoSpace: fewer can be opened. The message names the limit, the number of free descriptors, and the remedy. The
+/// check opens `wanted` descriptors and closes them again; other threads must not need descriptors meanwhile.
 Status ensure_descriptors(size_t wanted);
 
 }  // namespace loam::program

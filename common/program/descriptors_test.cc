@@ -8,7 +8,8 @@
 namespace loam::program {
 namespace {
 
-/// Whether ensure_descriptors(20) in a process with these limits says what `says` is.
+/// Calls ensure_descriptors(20) in a child process with these limits. Returns whether the message of its error contains
+/// `says`; if `says` is empty, whether it succeeds.
 bool in_process_with(rlim_t soft, rlim_t hard, std::string_view says) {
   const pid_t child = fork();
   if (child == 0) {
@@ -25,13 +26,13 @@ bool in_process_with(rlim_t soft, rlim_t hard, std::string_view says) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-TEST(Descriptors, ATooLowLimitIsToldBeforeItIsReached) {
+TEST(Descriptors, ReportsATooLowLimitAtOnce) {
   EXPECT_TRUE(in_process_with(8, 8, "may open only 8 files, of which 5 are free, and it needs 20"));
   EXPECT_TRUE(in_process_with(22, 22, "of which 19 are free"));
   EXPECT_TRUE(in_process_with(23, 23, ""));
 }
 
-TEST(Descriptors, TheLimitIsRaisedToWhatTheSystemAllows) { EXPECT_TRUE(in_process_with(8, 64, "")); }
+TEST(Descriptors, RaisesTheSoftLimitToTheHardLimit) { EXPECT_TRUE(in_process_with(8, 64, "")); }
 
 }  // namespace
 }  // namespace loam::program

@@ -12,7 +12,7 @@
 namespace loam::program {
 namespace {
 
-// Written by open() and close() while nobody logs; read by whoever logs.
+// open() and close() write these pointers while no other thread logs. Threads that log read them.
 std::shared_ptr<spdlog::details::thread_pool> writer;
 std::shared_ptr<spdlog::async_logger> logger;
 
@@ -45,10 +45,13 @@ Status LogOutput::open(LogLevel least, const std::string& file) {
       return {StatusCode::kInvalidArgument, "cannot open the log file: " + std::string(error.what())};
     }
   }
+  // One thread writes the lines in the order of the queue. A full queue drops its oldest line instead of blocking the
+  // thread that logs.
   writer = std::make_shared<spdlog::details::thread_pool>(kLogQueue, 1);
   logger = std::make_shared<spdlog::async_logger>("loam", std::move(sink), writer,
                                                   spdlog::async_overflow_policy::overrun_oldest);
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
+  // Every line is flushed, so that a written line survives if the process is killed.
   logger->flush_on(spdlog::level::info);
   set_log_level(least);
   set_log_sink(write);
@@ -57,10 +60,11 @@ Status LogOutput::open(LogLevel least, const std::string& file) {
 
 void LogOutput::close() {
   if (logger == nullptr) return;
-  log_left_out(true);
+  // The last reports need the sink. Afterwards no line may reach the logger, which ends.
+  log_suppressed(true);
   set_log_sink(nullptr);
   logger.reset();
-  writer.reset();  // writes what waits
+  writer.reset();  // writes the queued lines
 }
 
 }  // namespace loam::program

@@ -30,7 +30,7 @@ TEST(LogOutput, WritesLinesWithTimeAndLevelToAFile) {
   EXPECT_FALSE(std::getline(text, line));
 }
 
-TEST(LogOutput, TellsThatAFileCannotBeOpened) {
+TEST(LogOutput, ReportsAFileThatCannotBeOpened) {
   const Status status = LogOutput::open(LogLevel::kInfo, "/dev/null/log");
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("/dev/null/log"), std::string_view::npos) << status.to_string();

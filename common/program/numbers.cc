@@ -18,7 +18,7 @@ std::string text_of(double value) {
 
 }  // namespace
 
-std::string describe(WholeRange range) {
+std::string describe(UnsignedRange range) {
   return "a whole number from " + std::to_string(range.min) + " to " + std::to_string(range.max);
 }
 
@@ -28,15 +28,15 @@ Status not_expected(std::string_view what, std::string_view text) {
   return {StatusCode::kInvalidArgument, "expected " + std::string(what) + ", not '" + std::string(text) + "'"};
 }
 
-std::string_view leading_whole(std::string_view text) {
+std::string_view leading_digits(std::string_view text) {
   const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
   const std::string_view digits = text.substr(0, static_cast<size_t>(end - text.begin()));
   return digits.size() > 1 && digits.front() == '0' ? std::string_view() : digits;
 }
 
-Result<uint64_t> parse_whole(std::string_view text, WholeRange range) {
+Result<uint64_t> parse_unsigned(std::string_view text, UnsignedRange range) {
   uint64_t number = 0;
-  const bool whole = !text.empty() && leading_whole(text).size() == text.size();
+  const bool whole = !text.empty() && leading_digits(text).size() == text.size();
   if (!whole || std::from_chars(text.data(), text.data() + text.size(), number).ec != std::errc() ||
       number < range.min || number > range.max) {
     return not_expected(describe(range), text);
@@ -46,8 +46,9 @@ Result<uint64_t> parse_whole(std::string_view text, WholeRange range) {
 
 Result<double> parse_decimal(std::string_view text, DecimalRange range) {
   double number = 0;
-  // "inf" and "nan" begin with no digit; of "010.5" the leading zero is refused.
-  if (leading_whole(text).empty()) return not_expected(describe(range), text);
+  // from_chars() accepts more than the syntax of options. This check rejects "inf" and "nan", which do not begin with a
+  // digit, and "010.5", which has a leading zero.
+  if (leading_digits(text).empty()) return not_expected(describe(range), text);
   const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || at != text.data() + text.size() || !(number >= range.min && number <= range.max)) {
     return not_expected(describe(range), text);

@@ -6,13 +6,13 @@ namespace loam::program {
 namespace {
 
 TEST(Numbers, WholeNumbersHaveOneSyntaxAndARange) {
-  EXPECT_EQ(parse_whole("0").value(), 0u);
-  EXPECT_EQ(parse_whole("18446744073709551615").value(), UINT64_MAX);
-  EXPECT_EQ(parse_whole("10", {1, 10}).value(), 10u);
-  EXPECT_EQ(parse_whole("1", {1, 10}).value(), 1u);
+  EXPECT_EQ(parse_unsigned("0").value(), 0u);
+  EXPECT_EQ(parse_unsigned("18446744073709551615").value(), UINT64_MAX);
+  EXPECT_EQ(parse_unsigned("10", {1, 10}).value(), 10u);
+  EXPECT_EQ(parse_unsigned("1", {1, 10}).value(), 1u);
   for (const char* bad : {"", "-1", "+1", "010", "00", "0x10", "1e3", "1.0", " 1", "1 ", "1_000", "1,000", "x", "0",
                           "11", "18446744073709551616", "99999999999999999999999"}) {
-    const auto number = parse_whole(bad, {1, 10});
+    const auto number = parse_unsigned(bad, {1, 10});
     EXPECT_EQ(number.code(), StatusCode::kInvalidArgument) << bad;
     EXPECT_EQ(number.status().message(), std::string("expected a whole number from 1 to 10, not '") + bad + "'");
   }
@@ -32,11 +32,11 @@ TEST(Numbers, DecimalNumbersHaveOneSyntaxAndARange) {
 }
 
 TEST(Numbers, DigitsBeforeAUnitFollowTheSameRules) {
-  EXPECT_EQ(leading_whole("64MiB"), "64");
-  EXPECT_EQ(leading_whole("0s"), "0");
-  EXPECT_EQ(leading_whole("064MiB"), "");
-  EXPECT_EQ(leading_whole("-1s"), "");
-  EXPECT_EQ(leading_whole("MiB"), "");
+  EXPECT_EQ(leading_digits("64MiB"), "64");
+  EXPECT_EQ(leading_digits("0s"), "0");
+  EXPECT_EQ(leading_digits("064MiB"), "");
+  EXPECT_EQ(leading_digits("-1s"), "");
+  EXPECT_EQ(leading_digits("MiB"), "");
 }
 
 }  // namespace

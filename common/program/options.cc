@@ -15,7 +15,7 @@ struct Unit {
   uint64_t factor;
 };
 
-// The largest first; the first name of a factor is the one that is printed.
+// The units, the largest first. Several names may have one factor; the first of them is printed.
 constexpr std::array<Unit, 13> kSizeUnits = {{{"TiB", uint64_t{1} << 40},
                                               {"GiB", uint64_t{1} << 30},
                                               {"MiB", uint64_t{1} << 20},
@@ -45,10 +45,11 @@ bool same_letters(std::string_view a, std::string_view b) {
   });
 }
 
-/// A number and one of the units. Without a unit it is taken as it is if `bare` says so, and 0 always.
+/// Reads a number and one of the units. `bare`: the unit may be missing. A 0 needs no unit in any case.
 Result<uint64_t> parse_with_unit(std::string_view text, std::span<const Unit> units, bool bare, std::string_view what) {
-  const std::string_view digits = leading_whole(text);
-  const auto parsed = parse_whole(digits);
+  // The unit may follow the digits after spaces, and its letters may have either case.
+  const std::string_view digits = leading_digits(text);
+  const auto parsed = parse_unsigned(digits);
   if (!parsed.ok()) return not_expected(what, text);
   const uint64_t number = *parsed;
   std::string_view unit = text.substr(digits.size());
@@ -69,14 +70,15 @@ std::string with_range(std::string_view what, const std::string& min, const std:
   return text;
 }
 
-/// parse_with_unit() and the range; the message names both.
-Result<uint64_t> parse_in_range(std::string_view text, WholeRange range, Result<uint64_t> (*parse)(std::string_view),
+/// Reads a number by `parse` and checks the range. `what` describes form and range for the message.
+Result<uint64_t> parse_in_range(std::string_view text, UnsignedRange range, Result<uint64_t> (*parse)(std::string_view),
                                 const std::string& what) {
   const auto parsed = parse(text);
   if (!parsed.ok() || *parsed < range.min || *parsed > range.max) return not_expected(what, text);
   return *parsed;
 }
 
+/// Writes `value` in the largest unit that divides it. `smallest` is the unit of a number that none divides.
 std::string with_unit(uint64_t value, std::span<const Unit> units, std::string_view smallest) {
   for (const Unit& unit : units) {
     if (unit.factor > 1 && value != 0 && value % unit.factor == 0) {
@@ -86,7 +88,7 @@ std::string with_unit(uint64_t value, std::span<const Unit> units, std::string_v
   return std::to_string(value) + std::string(smallest);
 }
 
-/// Quoted for TOML and JSON, which agree about basic strings.
+/// The text as a quoted string, which is valid in TOML and in JSON.
 std::string quoted(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "\"";
@@ -108,11 +110,12 @@ std::string number_text(double value) {
   std::array<char, 32> out;
   const auto [end, error] = std::to_chars(out.data(), out.data() + out.size(), value);
   std::string text(out.data(), error == std::errc() ? end : out.data());
-  // TOML tells floats from integers.
+  // TOML distinguishes floats from integers, so a float without a fraction gets one.
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
 }
 
+/// The value as a literal, which is valid in TOML and in JSON.
 std::string literal(const OptionValue& value) {
   struct Printer {
     std::string operator()(bool given) const { return given ? "true" : "false"; }
@@ -132,16 +135,16 @@ Result<uint64_t> parse_duration(std::string_view text) {
 std::string size_text(uint64_t bytes) { return with_unit(bytes, kSizeUnits, ""); }
 std::string duration_text(uint64_t ns) { return with_unit(ns, kDurationUnits, "ns"); }
 
-std::string describe_sizes(WholeRange bytes) {
+std::string describe_sizes(UnsignedRange bytes) {
   return with_range(kSizeExpected, size_text(bytes.min), size_text(bytes.max));
 }
-std::string describe_durations(WholeRange ns) {
+std::string describe_durations(UnsignedRange ns) {
   return with_range(kDurationExpected, duration_text(ns.min), duration_text(ns.max));
 }
-Result<uint64_t> parse_size(std::string_view text, WholeRange bytes) {
+Result<uint64_t> parse_size(std::string_view text, UnsignedRange bytes) {
   return parse_in_range(text, bytes, parse_size, describe_sizes(bytes));
 }
-Result<uint64_t> parse_duration(std::string_view text, WholeRange ns) {
+Result<uint64_t> parse_duration(std::string_view text, UnsignedRange ns) {
   return parse_in_range(text, ns, parse_duration, describe_durations(ns));
 }
 
@@ -156,6 +159,7 @@ void OptionSet::text(std::string name, std::string& value, std::string help) {
   options_.push_back(std::move(option));
 }
 
+// Each of the next functions makes `set` such that it changes the variable only after the whole text was accepted.
 void OptionSet::flag(std::string name, bool& value, std::string help) {
   Option option{std::move(name), std::move(help), "true or false"};
   option.is_flag = true;
@@ -168,7 +172,7 @@ void OptionSet::flag(std::string name, bool& value, std::string help) {
   options_.push_back(std::move(option));
 }
 
-void OptionSet::share(std::string name, double& value, std::string help) {
+void OptionSet::fraction(std::string name, double& value, std::string help) {
   constexpr DecimalRange kShares{0, 1};
   Option option{std::move(name), std::move(help), describe(kShares)};
   option.takes_number = true;
@@ -180,7 +184,7 @@ void OptionSet::share(std::string name, double& value, std::string help) {
   options_.push_back(std::move(option));
 }
 
-void OptionSet::size(std::string name, uint64_t& bytes, std::string help, WholeRange range) {
+void OptionSet::size(std::string name, uint64_t& bytes, std::string help, UnsignedRange range) {
   Option option{std::move(name), std::move(help), describe_sizes(range)};
   option.takes_number = option.takes_text = true;
   option.set = [&bytes, range](std::string_view given) -> Status {
@@ -191,7 +195,7 @@ void OptionSet::size(std::string name, uint64_t& bytes, std::string help, WholeR
   options_.push_back(std::move(option));
 }
 
-void OptionSet::duration(std::string name, uint64_t& ns, std::string help, WholeRange range) {
+void OptionSet::duration(std::string name, uint64_t& ns, std::string help, UnsignedRange range) {
   Option option{std::move(name), std::move(help), describe_durations(range)};
   option.takes_text = true;
   option.set = [&ns, range](std::string_view given) -> Status {
@@ -202,12 +206,12 @@ void OptionSet::duration(std::string name, uint64_t& ns, std::string help, Whole
   options_.push_back(std::move(option));
 }
 
-void OptionSet::add_number(std::string name, std::string help, WholeRange range, std::function<void(uint64_t)> assign,
-                           std::function<uint64_t()> read) {
+void OptionSet::add_number(std::string name, std::string help, UnsignedRange range,
+                           std::function<void(uint64_t)> assign, std::function<uint64_t()> read) {
   Option option{std::move(name), std::move(help), describe(range)};
   option.takes_number = true;
   option.set = [range, assign = std::move(assign)](std::string_view given) -> Status {
-    LOAM_ASSIGN_OR_RETURN(const uint64_t number, parse_whole(given, range));
+    LOAM_ASSIGN_OR_RETURN(const uint64_t number, parse_unsigned(given, range));
     assign(number);
     return ok_status();
   };
@@ -241,6 +245,7 @@ std::string OptionSet::to_line() const {
     if (!line.empty()) line += ", ";
     const OptionValue value = option.show();
     const std::string* text = std::get_if<std::string>(&value);
+    // Texts are not quoted, for readability. An empty one is shown as "".
     line += option.name + "=" + (text != nullptr && !text->empty() ? *text : literal(value));
   }
   return line;

@@ -40,7 +40,7 @@ struct OptionSetTest : ::testing::Test {
   OptionSetTest() {
     options.text("name", name, "a name");
     options.flag("quick", quick, "whether");
-    options.share("part", part, "how much");
+    options.fraction("part", part, "how much");
     options.size("memory", memory, "how many bytes");
     options.duration("wait", wait, "how long");
     options.number("count", count, "how many");
@@ -59,7 +59,7 @@ struct OptionSetTest : ::testing::Test {
   OptionSet options;
 };
 
-TEST_F(OptionSetTest, SetsVariablesAndRefusesWhatTheyCannotHold) {
+TEST_F(OptionSetTest, SetsVariablesAndRejectsValuesOutOfRange) {
   ASSERT_TRUE(set("count", "255").ok());
   EXPECT_EQ(count, 255);
   for (const char* bad : {"256", "-1", "1.5", "x", "", "010", "+1", "18446744073709551616"}) {
@@ -67,7 +67,7 @@ TEST_F(OptionSetTest, SetsVariablesAndRefusesWhatTheyCannotHold) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << bad;
     EXPECT_NE(status.message().find("whole number from 0 to 255"), std::string_view::npos) << status.to_string();
   }
-  EXPECT_EQ(count, 255) << "as it was";
+  EXPECT_EQ(count, 255) << "a refused text must not change the variable";
   EXPECT_TRUE(set("colour", "green").ok());
   EXPECT_EQ(colour, 1u);
   EXPECT_NE(set("colour", "blue").message().find("red, green"), std::string_view::npos);
@@ -75,11 +75,11 @@ TEST_F(OptionSetTest, SetsVariablesAndRefusesWhatTheyCannotHold) {
   for (const char* bad : {"nan", "inf", "-0.5", "1.5", "", "00.5"}) {
     EXPECT_NE(set("part", bad).message().find("a number from 0 to 1"), std::string_view::npos) << bad;
   }
-  EXPECT_FALSE(set("wait", "10").ok()) << "without a unit";
+  EXPECT_FALSE(set("wait", "10").ok()) << "a duration needs a unit";
   EXPECT_EQ(options.find("nothing"), nullptr);
 }
 
-TEST(OptionSet, RangesAreNamedByWhatIsRefused) {
+TEST(OptionSet, ErrorsNameTheRange) {
   OptionSet options;
   uint64_t bytes = 0;
   uint64_t ns = 0;
@@ -102,7 +102,7 @@ TEST_F(OptionSetTest, PrintsEveryKindOfValue) {
             "# how many bytes\nmemory = \"1MiB\"\n# how long\nwait = \"1500us\"\n# how many\ncount = 3\n"
             "# which\ncolour = \"red\"\n");
   part = 1;
-  EXPECT_NE(options.to_toml().find("part = 1.0"), std::string::npos) << "a float stays one";
+  EXPECT_NE(options.to_toml().find("part = 1.0"), std::string::npos) << "it must not become an integer";
   EXPECT_NE(options.to_json().find("\"count\": 3,"), std::string::npos);
   name = "";
   EXPECT_EQ(options.to_line().substr(0, 19), "name=\"\", quick=fals");

@@ -19,16 +19,17 @@
 namespace loam::program {
 namespace {
 
-/// How soon the log tells what it has left out, if nothing else is logged meanwhile.
+/// Interval in which the program logs the numbers of suppressed lines, if no other line triggers the report.
 constexpr std::chrono::seconds kLeftOutPeriod{10};
 
 constexpr const char* kFooter =
-    "A configuration file is TOML: each option is a key by its long name, or, in a section, by the rest of it: threads "
-    "in "
-    "[scan] is scan-threads. The command line has precedence. --print-config prints one to start from.\n"
+    "A configuration file is in TOML. The keys are the long names of the options. In a section, the key is the rest of "
+    "the name: threads in [scan] sets scan-threads. The command line has precedence. --print-config prints a "
+    "configuration file to start from.\n"
     "Exit codes: 0 stopped by SIGTERM or SIGINT, or --help; 1 could not start; 2 a wrong option or configuration file; "
-    "3 "
-    "had to end itself: replaced, fenced, or its durable file failed. A second signal ends it at once.";
+    "3 could not continue: replaced or fenced, or its durable file failed. A second signal ends the program at once.";
+
+/// Adds an option of the set to CLI11, with the present value of its variable as the default.
 
 void declare(CLI::App& app, const Option& option) {
   const auto set = [&option](const std::string& text) {
@@ -53,11 +54,13 @@ void declare(CLI::App& app, const Option& option) {
   app.add_option_function<std::string>("--" + option.name, set, option.help)
       ->default_str(shown)
       ->type_name("VALUE")
+      // A script may append an option to a fixed command line, so the last occurrence counts.
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 }  // namespace
 
+/// The options by which the program checks or prints its options and ends, instead of serving.
 struct Program::Mode {
   bool check = false;
   bool print = false;
@@ -67,10 +70,12 @@ struct Program::Mode {
 Program::Program(std::string name, std::string description)
     : name_(std::move(name)), description_(std::move(description)) {}
 
-int Program::run(int argc, const char* const* argv, const Work& work) {
+int Program::run(int argc, const char* const* argv, const ServiceFactory& work) {
   StandardStreams streams;
-  options_.choice("log-level", log_level_, {"info", "warning", "error"}, "least severe lines that are logged");
-  options_.text("log-file", log_file_, "appended to; empty: stderr");
+  // Declares all options: those of the program, which also stand in the configuration file, and those of the command
+  // line alone.
+  options_.choice("log-level", log_level_, {"info", "warning", "error"}, "lowest severity of logged lines");
+  options_.text("log-file", log_file_, "file to which the log is appended; empty: stderr");
   Mode mode;
   CLI::App app(description_, name_);
   app.footer(kFooter);
@@ -85,12 +90,15 @@ int Program::run(int argc, const char* const* argv, const Work& work) {
   print->configurable(false);
   app.add_flag("--json", mode.json, "with --print-config: as JSON")->configurable(false)->needs(print);
   app.set_version_flag("--version", name_ + " " LOAM_VERSION);
-  // A server that serves goes on without its standard output; what it was asked to print must arrive.
+  // The exit code of a program that only prints, such as for --help: output that cannot be written is a failure. A
+  // running server continues without its standard output.
   const auto printed = [&streams, this](ExitCode code) {
     const Status written = streams.finish();
     if (!written.ok()) std::cerr << name_ << ": " << written.message() << std::endl;
     return static_cast<int>(written.ok() || code != ExitCode::kStopped ? code : ExitCode::kFailed);
   };
+  // Parses the command line and the configuration file, then checks the options together. CLI11 throws for --help and
+  // --version, too.
   try {
     app.parse(parser_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
@@ -100,37 +108,41 @@ int Program::run(int argc, const char* const* argv, const Work& work) {
     std::cerr << status.message() << std::endl;
     return static_cast<int>(ExitCode::kBadOption);
   }
+  // The modes that check or print end here.
   if (mode.print || mode.check) {
     std::cout << (mode.check && !mode.print ? "ok\n" : mode.json ? options_.to_json() : options_.to_toml());
     return printed(ExitCode::kStopped);
   }
-  return static_cast<int>(serve(work));
+  return static_cast<int>(run_service(work));
 }
 
-ExitCode Program::serve(const Work& work) {
+ExitCode Program::run_service(const ServiceFactory& work) {
   if (const Status status = ensure_descriptors(kServerDescriptors); !status.ok()) {
     std::cerr << name_ << ": could not start: " << status.message() << std::endl;
     return ExitCode::kFailed;
   }
-  StopSignals signals;  // before any thread
+  StopSignals signals;  // before any other thread starts, because threads inherit the signal mask
   if (const Status status = LogOutput::open(static_cast<LogLevel>(log_level_), log_file_); !status.ok()) {
     std::cerr << status.message() << std::endl;
     return ExitCode::kBadOption;
   }
+  // Start: until set_serving(), a stop signal ends the process at once.
   log_info(name_ + " " LOAM_VERSION ": " + options_.to_line());
-  auto service = work.start([&signals](const Status& why) { signals.lost(why); });
+  auto service = work.start([&signals](const Status& why) { signals.fail(why); });
   ExitCode code = ExitCode::kStopped;
   if (!service.ok()) {
     log_error("could not start: " + service.status().to_string());
     code = service.code() == StatusCode::kInvalidArgument ? ExitCode::kBadOption : ExitCode::kFailed;
   } else {
-    signals.serving();
+    // Service: this thread waits for a signal or a call of `lost`; the server runs in its own threads.
+    signals.set_serving();
     log_info((*service)->describe());
-    const Status why = signals.wait(kLeftOutPeriod, [] { log_left_out(false); });
+    const Status why = signals.wait(kLeftOutPeriod, [] { log_suppressed(false); });
     if (!why.ok()) {
       log_error("ending: " + why.to_string());
-      code = ExitCode::kLostPlace;
+      code = ExitCode::kCannotContinue;
     }
+    // Stop: a second signal ends the process at once.
     log_info("stopping");
     Env::pause_point("program.stopping");
     (*service)->stop();

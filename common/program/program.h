@@ -1,4 +1,4 @@
-// What the server programs share: options from command line and file, a log, signals, exit codes.
+// The frame of the server programs: options from command line and file, log, signals, exit codes.
 #pragma once
 
 #include <functional>
@@ -10,49 +10,53 @@
 
 namespace loam::program {
 
-/// How a program ends. Shared by all servers, so that a supervisor can tell what restarting would mend.
+/// The exit codes of all server programs. A supervisor decides from the code whether a restart can help.
 enum class ExitCode : int {
-  kStopped = 0,    ///< by a signal, gracefully; or --help and its like
-  kFailed = 1,     ///< could not start: a port in use, no memory, the commit manager unreachable
-  kBadOption = 2,  ///< an option or the configuration file is wrong: starting again will not help
-  kLostPlace = 3,  ///< it ran, and cannot go on: replaced or fenced, or its durable file failed
+  kStopped = 0,         ///< a signal stopped the server, or the program has printed what --help or the like asked for
+  kFailed = 1,          ///< the server could not start: a port in use, no memory, the commit manager unreachable
+  kBadOption = 2,       ///< an option or the configuration file is wrong; a restart fails again
+  kCannotContinue = 3,  ///< the server ran and had to end: it was replaced or fenced, or its durable file failed
 };
 
-/// A running server, as its program sees it. Threads: one.
+/// The interface of a running server to its program. Owner: Program. Threads: main's.
 class Service {
  public:
   virtual ~Service() = default;
-  /// "serving at tcp://…", for the log.
+  /// The line that the program logs when the server has started: "serving at tcp://…".
   virtual std::string describe() const = 0;
-  /// Graceful: finishes what it has begun, refuses what is new. Called once.
+  /// Stops the server gracefully: it finishes the requests that it has begun, and refuses new ones. Called once.
   virtual void stop() = 0;
 };
 
-/// What a program does between its options and its end.
-struct Work {
-  /// Of the options together; kInvalidArgument says what is out of range. Changes nothing outside the process.
+/// The two functions by which a program checks its options and starts its server.
+struct ServiceFactory {
+  /// Checks the options together, after each was parsed alone. kInvalidArgument: they contradict each other or a limit;
+  /// the message names the option. Changes nothing outside the process.
   std::function<Status()> check;
-  /// Brings the server up. It may call `lost` from any thread, when it cannot go on; the program then stops it.
+  /// Starts the server. A server that cannot continue calls `lost` from any thread; the program then stops it.
+  /// kInvalidArgument: an option is wrong, and the program exits with kBadOption. Other errors: kFailed.
   std::function<Result<std::unique_ptr<Service>>(std::function<void(const Status&)> lost)> start;
 };
 
-/// Role: the frame of a server program. It adds --config, --check-config, --print-config, --json, --log-level,
-/// --log-file and --version to the options that main() declares, and runs the work until a signal or until it is lost.
-/// Owner: main(), once in a process. Threads: main's.
+/// Runs a server program: parses its options, starts its server, and stops it at a signal or when it cannot continue.
+///
+/// It adds --config, --check-config, --print-config, --json, --log-level, --log-file and --version to the options that
+/// main() declares. Owner: main(), once in a process. Threads: main's.
 class Program {
  public:
-  /// `name` as it is installed; `description` is the text of --help.
+  /// `name` is the name of the installed program; `description` is the first line of --help.
   Program(std::string name, std::string description);
 
+  /// The options, to which main() adds its own before run().
   OptionSet& options() { return options_; }
 
-  /// What main() returns.
-  int run(int argc, const char* const* argv, const Work& work);
+  /// Runs the program to its end. Returns its exit code, an ExitCode.
+  int run(int argc, const char* const* argv, const ServiceFactory& work);
 
  private:
   struct Mode;
 
-  ExitCode serve(const Work& work);
+  ExitCode run_service(const ServiceFactory& work);
 
   const std::string name_;
   const std::string description_;

@@ -15,28 +15,30 @@
 namespace loam::program {
 namespace {
 
-/// Opens a missing descriptor of the three so that using it fails with EBADF: the caller has said that there is none.
+/// Opens each of the three descriptors that is missing, such that each use of it fails with EBADF. The caller of the
+/// program has closed it, so a read or write must not succeed.
 void open_missing_descriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is `fd` itself. Without /dev/null there is nothing to open and nowhere to say so.
+    // open() returns the lowest free number, which is `fd`. If there is no /dev/null, the descriptor stays missing;
+    // there is no place to report that.
     static_cast<void>(open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
   }
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// Before the initializers of shared libraries, not only before main(): gRPC's open an eventfd. Sanitizers cannot run
-// instrumented code so early; their programs rely on the constructor of StandardStreams.
+// The descriptors must be open before the initializers of shared libraries run, because those of gRPC open an eventfd.
+// Instrumented code cannot run so early, so sanitizer builds rely on the constructor of StandardStreams.
 void before_all(int, char**, char**) { open_missing_descriptors(); }
 __attribute__((section(".preinit_array"), used)) void (*const kBeforeAll)(int, char**, char**) = before_all;
 #endif
 
 }  // namespace
 
-/// Writes to a descriptor and keeps the first error. Threads: those of the stream, which are one at a time.
+/// The buffer of one stream: writes to a descriptor and keeps the first error. Threads: one at a time.
 class StandardStreams::Buffer final : public std::streambuf {
  public:
-  /// `whole_lines`: writes at each end of a line, because somebody is watching.
+  /// `whole_lines`: writes at each end of a line, for a person at a terminal.
   Buffer(std::ostream& stream, int fd, bool whole_lines)
       : stream_(stream), fd_(fd), whole_lines_(whole_lines), replaced_(stream.rdbuf(this)) {
     setp(waiting_.data(), waiting_.data() + waiting_.size());
@@ -46,10 +48,11 @@ class StandardStreams::Buffer final : public std::streambuf {
     stream_.rdbuf(replaced_);
   }
 
-  /// The first error, an errno; 0 if there is none.
+  /// The first error as an errno; 0 if there was none.
   int error() const { return error_; }
 
-  /// Writes what waits, and asks the file system for errors that it tells at the end only.
+  /// Writes the buffered bytes. Then closes a copy of the descriptor, because some file systems, such as NFS, report
+  /// write errors at close() only.
   void finish() {
     sync();
     if (error_ != 0 || !used_) return;
@@ -58,6 +61,8 @@ class StandardStreams::Buffer final : public std::streambuf {
   }
 
  protected:
+  // std::streambuf. The stream calls overflow() for a character that does not fit into the buffer, xsputn() for a text,
+  // and sync() at a flush. A failure makes the stream bad.
   int_type overflow(int_type c) override {
     if (sync() != 0) return traits_type::eof();
     if (!traits_type::eq_int_type(c, traits_type::eof())) sputc(traits_type::to_char_type(c));
@@ -67,6 +72,7 @@ class StandardStreams::Buffer final : public std::streambuf {
   std::streamsize xsputn(const char* text, std::streamsize size) override {
     const std::string_view given(text, static_cast<size_t>(size));
     if (given.size() > static_cast<size_t>(epptr() - pptr()) && sync() != 0) return 0;
+    // A text larger than the buffer is written directly. Any other fits, after the buffer was written.
     if (given.size() > waiting_.size()) {
       write_all(given);
     } else {
@@ -84,6 +90,7 @@ class StandardStreams::Buffer final : public std::streambuf {
   }
 
  private:
+  /// Writes the whole text, unless there is an error. Waits if the descriptor is non-blocking and full.
   void write_all(std::string_view text) {
     used_ = used_ || !text.empty();
     while (!text.empty() && error_ == 0) {
@@ -91,7 +98,7 @@ class StandardStreams::Buffer final : public std::streambuf {
       if (written >= 0) {
         text.remove_prefix(static_cast<size_t>(written));
       } else if (errno == EAGAIN) {
-        pollfd room{fd_, POLLOUT, 0};  // a pipe that another program has set so
+        pollfd room{fd_, POLLOUT, 0};  // another program that shares the pipe has made it non-blocking
         static_cast<void>(poll(&room, 1, -1));
       } else if (errno != EINTR) {
         error_ = errno;
@@ -104,9 +111,9 @@ class StandardStreams::Buffer final : public std::streambuf {
   std::ostream& stream_;
   const int fd_;
   const bool whole_lines_;
-  std::streambuf* const replaced_;
+  std::streambuf* const replaced_;  // the buffer of the stream before; the destructor restores it
   std::array<char, kWaitingBytes> waiting_;
-  bool used_ = false;
+  bool used_ = false;  // whether anything was written
   int error_ = 0;
 };
 

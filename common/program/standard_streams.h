@@ -1,4 +1,4 @@
-// Standard input, output and error of a program: there from its first moment, and checked to their last byte.
+// Standard input, output and error of a program: always open, and with every write error reported.
 #pragma once
 
 #include <memory>
@@ -7,13 +7,17 @@
 
 namespace loam::program {
 
-/// Role: makes sure that descriptors 0, 1 and 2 are open, and that a program learns of every byte of std::cout and
-/// std::cerr that was not written. A descriptor that the caller had closed is opened on /dev/null the wrong way round,
-/// so that no other file gets its number, and using it fails. Owner: main(), made before anything else opens a file,
-/// and gone after everything that prints; one in a process. Threads: those of std::cout and std::cerr.
+/// Keeps the descriptors 0, 1 and 2 open, and reports every byte of std::cout and std::cerr that was not written.
 ///
-/// After the first byte that cannot be written the stream is bad, and all that follows is dropped: a long output looks
-/// at the state of std::cout and ends early. On a terminal std::cout is written at each end of a line.
+/// If the caller of the program has closed one of the descriptors, the constructor opens it on /dev/null: standard
+/// input for writing, the outputs for reading. So no other file gets the number, and each use of the descriptor fails
+/// with EBADF.
+///
+/// After the first write error the stream is bad and drops all later output. Code with a long output checks the state
+/// of std::cout and stops early. If standard output is a terminal, std::cout is written at each end of a line.
+///
+/// Owner: main(), which makes it before any other code opens a file, and destroys it after all code that prints. One in
+/// a process. Threads: those that use std::cout and std::cerr, one at a time for each stream.
 class StandardStreams {
  public:
   StandardStreams();
@@ -21,8 +25,8 @@ class StandardStreams {
   StandardStreams(const StandardStreams&) = delete;
   StandardStreams& operator=(const StandardStreams&) = delete;
 
-  /// Writes the buffered output; kInternal tells why bytes were lost, of standard output first. Output since the last
-  /// call with an error may be lost, too.
+  /// Writes the buffered output. kInternal: bytes of a stream are lost; the message names the stream and the error of
+  /// the system. An error of standard output has precedence.
   Status finish();
 
  private:

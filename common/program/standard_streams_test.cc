@@ -13,7 +13,8 @@
 namespace loam::program {
 namespace {
 
-/// What a child process returns from `body`. It has no standard streams of its own yet, as at the start of main().
+/// Runs `body` in a child process and returns its result. The child has no StandardStreams object, as a program at the
+/// start of main().
 int in_child(const std::function<int()>& body) {
   std::cout.flush();
   const pid_t child = fork();
@@ -23,14 +24,14 @@ int in_child(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// Puts a file in the place of a descriptor.
+/// Opens a file under the number of an open descriptor.
 void replace(int fd, const char* path, int flags) {
   const int opened = open(path, flags);
   dup2(opened, fd);
   close(opened);
 }
 
-TEST(StandardStreams, NoOtherFileGetsADescriptorThatTheCallerHadClosed) {
+TEST(StandardStreams, OtherFilesNeverGetAClosedStandardDescriptor) {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     EXPECT_EQ(in_child([fd] {
                 close(fd);
@@ -48,7 +49,7 @@ TEST(StandardStreams, NoOtherFileGetsADescriptorThatTheCallerHadClosed) {
             3);
 }
 
-TEST(StandardStreams, AClosedOutputIsOneThatFails) {
+TEST(StandardStreams, WritesToAClosedOutputFail) {
   EXPECT_EQ(in_child([] {
               close(STDOUT_FILENO);
               StandardStreams streams;
@@ -67,7 +68,7 @@ TEST(StandardStreams, AClosedOutputIsOneThatFails) {
       << "nothing was printed, so nothing is lost";
 }
 
-TEST(StandardStreams, AFullDiskIsToldHoweverLittleWasPrinted) {
+TEST(StandardStreams, ReportsAFullDiskForEveryOutputSize) {
   for (const size_t bytes : {size_t{1}, size_t{4'096}, size_t{65'536}, size_t{65'537}, size_t{1'000'000}}) {
     EXPECT_EQ(
         in_child([bytes] {
@@ -89,7 +90,7 @@ TEST(StandardStreams, AFullDiskIsToldHoweverLittleWasPrinted) {
             0);
 }
 
-TEST(StandardStreams, AReaderThatIsGoneMakesTheStreamBadAtOnce) {
+TEST(StandardStreams, StreamTurnsBadWhenTheReaderIsGone) {
   EXPECT_EQ(in_child([] {
               signal(SIGPIPE, SIG_IGN);
               int pipe_ends[2];

@@ -21,32 +21,35 @@ StopSignals::StopSignals() {
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // Blocked signals stay pending until the watcher reads them, so no signal handler runs.
   signals_ = signalfd(-1, &set, SFD_CLOEXEC);
-  end_ = eventfd(0, EFD_CLOEXEC);
-  LOAM_CHECK(signals_ >= 0 && end_ >= 0, "a program needs two descriptors for its signals");
+  stop_fd_ = eventfd(0, EFD_CLOEXEC);
+  LOAM_CHECK(signals_ >= 0 && stop_fd_ >= 0, "a program needs two descriptors for its signals");
   watcher_ = std::thread([this] { watch(); });
   pthread_setname_np(watcher_.native_handle(), "loam-signals");
 }
 
 StopSignals::~StopSignals() {
   const uint64_t one = 1;
-  LOAM_CHECK(write(end_, &one, sizeof(one)) == sizeof(one), "an event counter takes a one");
+  LOAM_CHECK(write(stop_fd_, &one, sizeof(one)) == sizeof(one), "an eventfd accepts a 1");
   watcher_.join();
   close(signals_);
-  close(end_);
+  close(stop_fd_);
 }
 
+// The thread of the object: reads signals until the destructor writes to stop_fd_.
 void StopSignals::watch() {
   for (;;) {
-    std::array<pollfd, 2> wanted = {{{signals_, POLLIN, 0}, {end_, POLLIN, 0}}};
+    std::array<pollfd, 2> wanted = {{{signals_, POLLIN, 0}, {stop_fd_, POLLIN, 0}}};
     if (poll(wanted.data(), wanted.size(), -1) < 0) continue;  // interrupted
     if (wanted[1].revents != 0) return;
     signalfd_siginfo info{};
     if (read(signals_, &info, sizeof(info)) != sizeof(info)) continue;
     const std::lock_guard lock(mutex_);
     if (!serving_ || reason_) {
-      // Nothing to wait for, or too impatient to. What must survive has been on the disk before anybody heard of it.
-      dprintf(STDERR_FILENO, "%s\n", serving_ ? "second signal: ends at once" : "stopped before it had started");
+      // The process may end at any place: a server writes durable state to its disk before it reports it to a client.
+      // A program that has not started ends with code 0, because a signal stopped it.
+      dprintf(STDERR_FILENO, "%s\n", serving_ ? "second signal: ending at once" : "stopped before the start");
       std::_Exit(serving_ ? 128 + static_cast<int>(info.ssi_signo) : 0);
     }
     reason_ = ok_status();
@@ -54,12 +57,12 @@ void StopSignals::watch() {
   }
 }
 
-void StopSignals::serving() {
+void StopSignals::set_serving() {
   const std::lock_guard lock(mutex_);
   serving_ = true;
 }
 
-void StopSignals::lost(const Status& why) {
+void StopSignals::fail(const Status& why) {
   const std::lock_guard lock(mutex_);
   if (!reason_) reason_ = why;
   changed_.notify_all();
@@ -67,6 +70,7 @@ void StopSignals::lost(const Status& why) {
 
 Status StopSignals::wait(std::chrono::milliseconds period, const std::function<void()>& meanwhile) {
   std::unique_lock lock(mutex_);
+  // `meanwhile` runs without the lock, because it may be slow and the watcher needs the lock.
   while (!changed_.wait_for(lock, period, [this] { return reason_.has_value(); })) {
     lock.unlock();
     meanwhile();

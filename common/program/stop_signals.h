@@ -1,4 +1,4 @@
-// SIGTERM and SIGINT: the first asks a program to end, the second ends it.
+// SIGTERM and SIGINT: the first signal stops a program gracefully, the second one ends it at once.
 #pragma once
 
 #include <chrono>
@@ -12,35 +12,40 @@
 
 namespace loam::program {
 
-/// Role: turns the first stop signal into the return of wait(), and ends the process at once with the second one. While
-/// the program starts there is nothing to stop gracefully: then the first one ends it. Owner: Program; made before any
-/// other thread, because threads inherit that it blocks the signals. Threads: wait() and serving() by the owner, lost()
-/// by any.
+/// Handles SIGTERM and SIGINT of a server program.
+///
+/// The first signal makes wait() return, and the second one ends the process at once. Until set_serving(), the first
+/// signal ends the process, because there is nothing to stop gracefully.
+///
+/// The constructor blocks the signals in the calling thread and starts a thread that receives them. Owner: Program,
+/// which makes the object before it starts other threads, because threads inherit the signal mask. Threads: the owner
+/// calls wait() and set_serving(); any thread calls fail().
 class StopSignals {
  public:
   StopSignals();
-  /// Signals stay blocked until the process ends.
+  /// Ends the thread. The signals stay blocked until the process ends.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The program has started: from now on the first signal asks for a graceful end.
-  void serving();
-  /// The program cannot go on; wait() returns `why`, if no signal came before.
-  void lost(const Status& why);
-  /// Blocks until there is a reason to end, success for a signal; calls `meanwhile` every `period`.
+  /// Tells that the program has started. From now on the first signal makes wait() return.
+  void set_serving();
+  /// Tells that the program cannot continue. wait() returns `why`, unless a signal or another failure came first.
+  void fail(const Status& why);
+  /// Blocks until the program has a reason to end, and calls `meanwhile` in intervals of `period`. Returns success for
+  /// a signal, and the status of fail() for a failure.
   Status wait(std::chrono::milliseconds period, const std::function<void()>& meanwhile);
 
  private:
   void watch();
 
   int signals_ = -1;  // signalfd
-  int end_ = -1;      // eventfd: the watcher is to end
+  int stop_fd_ = -1;  // an eventfd that tells the watcher to end
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards serving_ and reason_
   std::condition_variable changed_;
   bool serving_ = false;
-  std::optional<Status> reason_;
+  std::optional<Status> reason_;  // the reason to end; empty while there is none
 
   std::thread watcher_;
 };

@@ -7,15 +7,15 @@ namespace loam::rpc {
 
 Status unexpected_reply(wire::Opcode opcode) {
   return {StatusCode::kMalformed,
-          "the server answers with " + std::string(wire::to_string(opcode)) + ", which was not asked for"};
+          "the server answers with " + std::string(wire::to_string(opcode)) + ", which does not answer the request"};
 }
 
 namespace {
 
-/// The body of a kError.
+/// Decodes the body of a kError. An error without an error code is malformed.
 Status decode_error(ByteReader& body, wire::Error& error) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, error));
-  if (error.status.ok()) return {StatusCode::kMalformed, "the server answers with an error that is none"};
+  if (error.status.ok()) return {StatusCode::kMalformed, "the server answers with an error that has the code kOk"};
   return ok_status();
 }
 
@@ -29,10 +29,10 @@ Channel::~Channel() { LOAM_DCHECK(idle(), "a channel dies while it is in use"); 
 Status Channel::ready() const {
   if (!closed_.ok()) return closed_;
   if (!window_.full()) return ok_status();
-  return {StatusCode::kOverloaded, options_.name + " owes more answers than wait for it; try again later"};
+  return {StatusCode::kOverloaded, options_.name + " has too many unanswered requests; try again later"};
 }
 
-Result<uint64_t> Channel::add(RequestWindow::Kind kind, Caller* caller, uint64_t token, uint64_t deadline_ns,
+Result<uint64_t> Channel::add(RequestWindow::Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns,
                               Buffer bytes) {
   if (bytes.size() > transport_.options().max_message_bytes) {
     return Status(StatusCode::kInvalidArgument, "a message of " + std::to_string(bytes.size()) + " bytes, at most " +
@@ -46,7 +46,7 @@ Result<uint64_t> Channel::add(RequestWindow::Kind kind, Caller* caller, uint64_t
   window_.add(kind, caller, token, deadline_ns, std::move(bytes));
   earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
   if (connection_ != nullptr) {
-    pump();
+    send_pending();
   } else if (now_ns_() >= retry_at_ns_) {
     connect();
   }
@@ -55,7 +55,7 @@ Result<uint64_t> Channel::add(RequestWindow::Kind kind, Caller* caller, uint64_t
 
 Status Channel::start() {
   connect();
-  return connection_ != nullptr ? ok_status() : last_loss_;
+  return connection_ != nullptr ? ok_status() : last_error_;
 }
 
 void Channel::connect() {
@@ -63,50 +63,51 @@ void Channel::connect() {
   const auto connection =
       address.ok() ? transport_.connect(*address, *this) : Result<net::Connection*>(address.status());
   if (!connection.ok()) {
-    fails_all_ = options_.fails_with_connection;
+    fails_all_ = options_.fail_on_disconnect;
     if (fails_all_) earliest_deadline_ns_ = 0;
-    return lost(connection.status());
+    return handle_disconnect(connection.status());
   }
   connection_ = *connection;
   ++connections_;
-  if (options_.greeting) {
-    Buffer message = window_.take_buffer();
-    options_.greeting(message);
-    static_cast<void>(connection_->send(message));  // a new connection takes it, or ends, which is told
-    window_.give_back(std::move(message));
+  if (options_.startup_message) {
+    Buffer message = window_.acquire_buffer();
+    options_.startup_message(message);
+    static_cast<void>(connection_->send(message));  // the empty queue accepts it, unless the connection has ended
+    window_.release_buffer(std::move(message));
   }
-  pump();
+  send_pending();
 }
 
-bool Channel::pump_notes() {
-  while (!notes_.empty() && window_.may_have_arrived(notes_.front().sequence)) {
-    if (connection_->send(notes_.front().bytes).code() == StatusCode::kOverloaded) return false;
-    notes_.pop_front();
+bool Channel::send_one_way_messages() {
+  while (!one_way_messages_.empty() && window_.may_have_arrived(one_way_messages_.front().sequence)) {
+    if (connection_->send(one_way_messages_.front().bytes).code() == StatusCode::kOverloaded) return false;
+    one_way_messages_.pop_front();
   }
   return true;
 }
 
-void Channel::pump() {
+void Channel::send_pending() {
   if (blocked_ || connection_ == nullptr) return;
   while (RequestWindow::Request* request = window_.next_to_send()) {
-    // A request that is sent once must not be lost with a connection whose greeting fails.
-    if (request->kind != RequestWindow::Kind::kKept && !greeted_) break;
+    // The server drops all requests behind a startup message that it refuses. Requests that are not repeated wait for
+    // its answer; the others need not, which saves a round trip.
+    if (request->kind != RequestWindow::Kind::kResend && !startup_done_) break;
     const Status status = connection_->send(request->bytes);
     if (status.ok()) {
       if (window_.mark_sent()) ++resent_;
     } else if (status.code() == StatusCode::kInvalidArgument) {
-      window_.mark_too_large();  // over what the peer takes
+      window_.mark_too_large();  // larger than the peer accepts
       earliest_deadline_ns_ = 0;
     } else {
-      blocked_ = true;  // until on_writable(), or the connection's end
+      blocked_ = true;  // until on_writable() or the end of the connection
       return;
     }
   }
-  if (!notes_.empty() && !pump_notes()) blocked_ = true;
+  if (!one_way_messages_.empty() && !send_one_way_messages()) blocked_ = true;
 }
 
 Channel::Offer Channel::offer(size_t bytes) {
-  if (!greeted_ || blocked_ || !window_.sends_next()) return {};
+  if (!startup_done_ || blocked_ || !window_.can_send_next()) return {};
   const auto region = connection_->offer_region(bytes);
   return region.ok() ? Offer{*region, connections_} : Offer{};
 }
@@ -117,31 +118,32 @@ void Channel::withdraw(const Offer& offer) {
 
 void Channel::on_writable(net::Connection&) {
   blocked_ = false;
-  pump();
+  send_pending();
 }
 
 void Channel::on_connected(net::Connection&) {
   connected_ = true;
-  if (options_.greeting) return;
-  greeted_ = true;
-  pump();
+  if (options_.startup_message) return;
+  startup_done_ = true;
+  send_pending();
 }
 
 void Channel::on_messages(net::Connection&, std::span<const Bytes> messages) {
   for (const Bytes message : messages) {
     if (Status status = dispatch(message); !status.ok()) return reject(status);
-    if (connection_ == nullptr || !closed_.ok()) return;  // ended by what the message led to
+    if (connection_ == nullptr || !closed_.ok()) return;  // the callback has ended the connection or the channel
   }
-  pump();  // the window has moved
+  send_pending();  // answers may have moved the window
 }
 
-Status Channel::greeted(wire::Opcode opcode, ByteReader& body) {
+Status Channel::handle_startup_reply(wire::Opcode opcode, ByteReader& body) {
   if (opcode != wire::Opcode::kError) {
-    if (options_.on_greeted) LOAM_RETURN_IF_ERROR(options_.on_greeted(opcode, body));
-    greeted_ = true;  // on_messages() pumps
+    if (options_.on_startup_reply) LOAM_RETURN_IF_ERROR(options_.on_startup_reply(opcode, body));
+    startup_done_ = true;  // on_messages() calls send_pending()
     return ok_status();
   }
-  // Refused: nothing that was sent behind it is executed.
+  // Refused. The server executes no request that was sent behind the startup message. After a passing error the
+  // channel tries again; any other error would come again, so it ends the channel.
   wire::Error error;
   const Status valid = decode_error(body, error);
   const Status& refusal = valid.ok() ? error.status : valid;
@@ -150,7 +152,7 @@ Status Channel::greeted(wire::Opcode opcode, ByteReader& body) {
                        refusal == StatusCode::kTimeout || refusal == StatusCode::kMalformed;
   if (!passing) close(named);
   refused_ = passing;
-  if (!passing && options_.on_ended) options_.on_ended(named);
+  if (!passing && options_.on_rejected) options_.on_rejected(named);
   return refusal;
 }
 
@@ -158,34 +160,36 @@ Status Channel::dispatch(Bytes message) {
   ByteReader reader(message);
   wire::Envelope envelope;
   LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
-  if (envelope.sequence == 0) return greeted(envelope.opcode, reader);
+  if (envelope.sequence == 0) return handle_startup_reply(envelope.opcode, reader);
   const RequestWindow::Request* found = window_.find(envelope.sequence);
-  if (found == nullptr) return ok_status();  // forgotten, or too late
-  Caller* const caller = found->caller;
+  if (found == nullptr) return ok_status();  // cancelled, or its deadline has passed
+  ResponseHandler* const caller = found->caller;
   const uint64_t token = found->token;
-  // A request that is no stream ends with its first answer, also if the server claims that more follow.
+  // A request that is no stream ends with its first answer, also if the server says that more follow.
   const bool more = wire::more_follow(envelope.opcode) && found->kind == RequestWindow::Kind::kStream;
   if (!more) window_.finish(envelope.sequence);
   if (envelope.opcode == wire::Opcode::kError) return refused(envelope.sequence, *caller, token, reader);
   Status valid = caller->on_reply(token, envelope.opcode, reader);
   if (valid.ok()) failures_ = 0;
   if (valid.ok() && options_.on_answer) options_.on_answer();
-  // With more to come the request is open: it fails with the connection.
-  if (!valid.ok() && !more) caller->on_failure(token, valid, Executed::kUnknown);
+  // If more answers follow, the request is still open. It fails when reject() closes the connection.
+  if (!valid.ok() && !more) caller->on_failure(token, valid, ExecutionStatus::kUnknown);
   return valid;
 }
 
-Status Channel::refused(uint64_t sequence, Caller& caller, uint64_t token, ByteReader& body) {
+Status Channel::refused(uint64_t sequence, ResponseHandler& caller, uint64_t token, ByteReader& body) {
   wire::Error error;
   if (Status valid = decode_error(body, error); !valid.ok()) {
-    caller.on_failure(token, valid, Executed::kUnknown);
+    caller.on_failure(token, valid, ExecutionStatus::kUnknown);
     return valid;
   }
   failures_ = 0;
-  // A server that has ended the session remembers nothing of it: what an earlier connection brought may be executed.
+  // A server that has ended the session has dropped its reply window. So a request that also arrived over an earlier
+  // connection may have been executed, and so may one that is beyond the window (kUnknownOutcome).
   const bool lost_before = error.status == StatusCode::kFenced && window_.sent_before(sequence);
   const bool forgotten = error.status == StatusCode::kUnknownOutcome;
-  caller.on_failure(token, error.status, lost_before || forgotten ? Executed::kUnknown : Executed::kRefused);
+  caller.on_failure(token, error.status,
+                    lost_before || forgotten ? ExecutionStatus::kUnknown : ExecutionStatus::kRefused);
   if (options_.on_error) options_.on_error(error);
   return ok_status();
 }
@@ -195,9 +199,9 @@ void Channel::reject(const Status& status) {
   connection_->close({status.code(), options_.name + ": " + std::string(status.message())});
 }
 
-void Channel::lost(const Status& status) {
-  last_loss_ = {status.ok() ? StatusCode::kUnavailable : status.code(),
-                options_.name + ": " + std::string(status.ok() ? "the connection was closed" : status.message())};
+void Channel::handle_disconnect(const Status& status) {
+  last_error_ = {status.ok() ? StatusCode::kUnavailable : status.code(),
+                 options_.name + ": " + std::string(status.ok() ? "the connection was closed" : status.message())};
   retry_at_ns_ = now_ns_() + std::min(kMaxReconnectNs, kFirstReconnectNs << std::min(failures_, 20u));
   ++failures_;
 }
@@ -205,41 +209,42 @@ void Channel::lost(const Status& status) {
 void Channel::on_closed(net::Connection&, const Status& status) {
   const bool established = connected_;
   connection_ = nullptr;
-  connected_ = greeted_ = blocked_ = false;
-  notes_.clear();
-  lost(status);
-  std::vector<RequestWindow::Ended> ended;
+  connected_ = startup_done_ = blocked_ = false;
+  one_way_messages_.clear();
+  handle_disconnect(status);
+  std::vector<RequestWindow::FailedRequest> ended;
   window_.restart(established, ended);
-  if (options_.fails_with_connection) static_cast<void>(window_.expire(UINT64_MAX, ended));
-  const Status loss(StatusCode::kUnavailable, std::string(last_loss_.message()));
+  if (options_.fail_on_disconnect) static_cast<void>(window_.expire(UINT64_MAX, ended));
+  const Status loss(StatusCode::kUnavailable, std::string(last_error_.message()));
   for (const auto& request : ended) {
     if (request.caller != nullptr)
       request.caller->on_failure(request.token, closed_.ok() ? loss : closed_, request.executed);
   }
   const bool refused = std::exchange(refused_, false);
-  if (closed_.ok() && options_.on_lost) options_.on_lost(last_loss_, refused);
+  if (closed_.ok() && options_.on_disconnect) options_.on_disconnect(last_error_, refused);
 }
 
-Status Channel::timeout_status(const RequestWindow::Ended& ended) const {
+Status Channel::timeout_status(const RequestWindow::FailedRequest& ended) const {
   if (!closed_.ok()) return closed_;
   if (ended.too_large) return {StatusCode::kInvalidArgument, options_.name + " does not take a message of that size"};
-  const std::string why = last_loss_.ok() || connected_ ? "" : "; " + std::string(last_loss_.message());
-  if (!connected_ || ended.executed == Executed::kNotSent)
+  const std::string why = last_error_.ok() || connected_ ? "" : "; " + std::string(last_error_.message());
+  if (!connected_ || ended.executed == ExecutionStatus::kNotSent)
     return {StatusCode::kUnavailable, options_.name + " could not be reached in time" + why};
   return {StatusCode::kTimeout, options_.name + " did not answer in time" + why};
 }
 
 uint64_t Channel::earliest_deadline_ns() const {
-  const bool wants = closed_.ok() && connection_ == nullptr && (options_.stays || window_.open() > 0);
+  const bool wants = closed_.ok() && connection_ == nullptr && (options_.keep_connected || window_.open() > 0);
   return wants ? std::min(earliest_deadline_ns_, retry_at_ns_) : earliest_deadline_ns_;
 }
 
 void Channel::expire(uint64_t now_ns) {
   if (now_ns < earliest_deadline_ns()) return;
   if (now_ns >= earliest_deadline_ns_) {
-    std::vector<RequestWindow::Ended> ended = std::move(ended_);
+    // Moved to a local vector, so that a callback below may cause another call of expire().
+    std::vector<RequestWindow::FailedRequest> ended = std::move(ended_);
     ended.clear();
-    earliest_deadline_ns_ = kNoDeadline;  // requests that the callbacks make lower it again
+    earliest_deadline_ns_ = kNoDeadline;  // the callbacks below may send requests, which lower it again
     const bool all = std::exchange(fails_all_, false) || !closed_.ok();
     const uint64_t left_ns = window_.expire(all ? UINT64_MAX : now_ns, ended);
     earliest_deadline_ns_ = std::min(earliest_deadline_ns_, left_ns);
@@ -248,9 +253,10 @@ void Channel::expire(uint64_t now_ns) {
         request.caller->on_failure(request.token, timeout_status(request), request.executed);
     }
     ended_ = std::move(ended);
-    pump();
+    send_pending();
   }
-  if (closed_.ok() && connection_ == nullptr && (options_.stays || window_.open() > 0) && now_ns >= retry_at_ns_) {
+  if (closed_.ok() && connection_ == nullptr && (options_.keep_connected || window_.open() > 0) &&
+      now_ns >= retry_at_ns_) {
     connect();
   }
 }
@@ -258,7 +264,7 @@ void Channel::expire(uint64_t now_ns) {
 void Channel::close(const Status& status) {
   if (!closed_.ok()) return;
   closed_ = status;
-  earliest_deadline_ns_ = 0;  // open requests fail in expire()
+  earliest_deadline_ns_ = 0;  // the next expire() fails the open requests
   if (connection_ != nullptr) connection_->close(status);
 }
 

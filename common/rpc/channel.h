@@ -1,4 +1,4 @@
-// The conversation with one server: requests out, answers back to their callers.
+// A channel to one server: sends requests and passes the answers to their callers.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include "common/base/bytes.h"
 #include "common/base/status.h"
 #include "common/fiber/wait.h"
-#include "common/net/transport.h"
-#include "common/rpc/executed.h"
+#include "common/net/transport/transport.h"
+#include "common/rpc/execution_status.h"
 #include "common/rpc/request_window.h"
 #include "common/wire/manager.h"
 #include "common/wire/message.h"
@@ -22,166 +22,184 @@
 
 namespace loam::rpc {
 
-/// Messages that wait to be sent, bytes per channel. Beyond it requests get kOverloaded.
+/// Largest amount of bytes that may wait to be sent on one channel. The channel refuses further requests with
+/// kOverloaded.
 inline constexpr size_t kMaxBacklogBytes = 64 << 20;
-/// Between attempts to connect: kFirstReconnectNs * 2^n, at most kMaxReconnectNs.
+/// Time between two attempts to connect: kFirstReconnectNs * 2^n after n failures, at most kMaxReconnectNs.
 inline constexpr uint64_t kFirstReconnectNs = 2'000'000;
 inline constexpr uint64_t kMaxReconnectNs = 500'000'000;
 
-/// Receives the outcomes of the requests that it makes of a channel. Lives until each of them is answered, has failed,
-/// or is forgotten.
-class Caller {
+/// Receives the outcomes of the requests that its owner sends over a channel. It lives until each request is
+/// answered, has failed, or is cancelled. Threads: the channel's.
+class ResponseHandler {
  public:
-  /// An answer, but no kError; wire::more_follow() tells whether others follow. Bytes die when the call returns. An
-  /// error says that this is no valid answer: the connection is closed, and on_failure() follows with kUnknown.
+  /// An answer other than kError has arrived; wire::more_follow() tells whether others follow. The bytes are valid
+  /// until the call returns. If the handler returns an error, the answer is invalid: the channel closes the
+  /// connection and calls on_failure() with kUnknown.
   virtual Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) = 0;
-  /// The end of a request without an answer; never kExecuted.
-  virtual void on_failure(uint64_t token, const Status& status, Executed executed) = 0;
+  /// A request has ended without an answer. `executed` is never kExecuted.
+  virtual void on_failure(uint64_t token, const Status& status, ExecutionStatus executed) = 0;
 
  protected:
-  ~Caller() = default;
+  ~ResponseHandler() = default;
 };
 
-/// For Caller::on_reply(): the server answers with something that this request has no use for.
+/// The error that ResponseHandler::on_reply() returns for an answer of an unexpected type.
 Status unexpected_reply(wire::Opcode opcode);
 
-/// How often a message is executed when its connection is lost: those that are repeated with their sequence are kept,
-/// those whose repetition would cost or mean something else are asked once.
+/// How a channel treats a message when its connection is lost. By default it repeats the message with its sequence,
+/// and the server executes it once. A message is sent at most once if a repetition is expensive or has another
+/// meaning.
 template <wire::Message M>
-inline constexpr RequestWindow::Kind kRequestKind = RequestWindow::Kind::kKept;
+inline constexpr RequestWindow::Kind kRequestKind = RequestWindow::Kind::kResend;
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::Scan> = RequestWindow::Kind::kStream;
-// Slow where a node hangs: must not hold up the window of the begins. Their callers repeat them.
+// A storage node that hangs delays the answers to these, so they must not keep the window of the begins from
+// advancing. Their callers repeat them.
 template <>
-inline constexpr RequestWindow::Kind kRequestKind<wire::GetCatalog> = RequestWindow::Kind::kOnce;
+inline constexpr RequestWindow::Kind kRequestKind<wire::GetCatalog> = RequestWindow::Kind::kAtMostOnce;
 template <>
-inline constexpr RequestWindow::Kind kRequestKind<wire::CreateTable> = RequestWindow::Kind::kOnce;
+inline constexpr RequestWindow::Kind kRequestKind<wire::CreateTable> = RequestWindow::Kind::kAtMostOnce;
 template <>
-inline constexpr RequestWindow::Kind kRequestKind<wire::FinishIndex> = RequestWindow::Kind::kOnce;
+inline constexpr RequestWindow::Kind kRequestKind<wire::FinishIndex> = RequestWindow::Kind::kAtMostOnce;
 template <>
-inline constexpr RequestWindow::Kind kRequestKind<wire::DropTable> = RequestWindow::Kind::kOnce;
+inline constexpr RequestWindow::Kind kRequestKind<wire::DropTable> = RequestWindow::Kind::kAtMostOnce;
 
-/// One server, over one connection at a time (R3). A lost connection is made anew, with growing waits; it greets, and
-/// everything without an answer is sent again with its old sequence before anything new. So a lost connection fails no
-/// request but those that are asked once (scans): only their deadlines do, a greeting that is refused for good, and
-/// close().
+/// A reliable request channel to one server, over one connection at a time (R3, idempotent requests within a
+/// session).
 ///
-/// Owner: a session (or the recoverer), on the worker's thread only. Sequences count from 1 over all connections; a
-/// greeting has sequence 0. Callbacks come from the transport's poll or expire(), never from inside request() or
-/// close().
+/// If the connection is lost, the channel connects again, with growing pauses. On the new connection it sends its
+/// startup message, then all unanswered requests with their old sequences, then new ones. So a lost connection fails
+/// only requests that are sent at most once, such as scans. Any other request fails only by its deadline, by a
+/// startup message that the server rejects finally, or by close().
+///
+/// Owner: a session or the recoverer. Threads: the worker's. Sequences count from 1 over all connections; the startup
+/// message has sequence 0. Callbacks come from the transport's poll() or from expire(), never from inside request()
+/// or close().
 class Channel final : private net::Handler {
  public:
   struct Options {
-    std::string address;  ///< "tcp://127.0.0.1:7401"
-    std::string name;     ///< for messages: "storage node 1 at tcp://127.0.0.1:7401"
-    /// How far the newest request may be ahead of the oldest without an answer.
+    std::string address;  ///< address of the server, "tcp://127.0.0.1:7401"
+    std::string name;     ///< name of the server for messages, "storage node 1 at tcp://127.0.0.1:7401"
+    /// Limit of the distance from the oldest unanswered request to the newest sent one: the server's reply window.
     size_t window = wire::kNodeReplyWindow.requests;
-    /// A lost connection is made anew also when nothing is asked.
-    bool stays = false;
-    /// A lost connection, or one that cannot be made, fails all open requests, for callers that repeat them in another
-    /// way. Otherwise requests wait for the next connection, except those that are sent once.
-    bool fails_with_connection = false;
-    /// First message of every connection (kAttach), encoded with sequence 0. Answered with kUnavailable, kOverloaded or
-    /// kTimeout it is tried again on another connection; with any other error the channel has ended. Empty: none.
-    std::function<void(Buffer& out)> greeting;
-    /// Its answer, unless an error. An error returned closes the connection.
-    std::function<Status(wire::Opcode opcode, ByteReader& body)> on_greeted;
-    /// Told when a connection is lost; `refused`: because its greeting was refused for now.
-    std::function<void(const Status&, bool refused)> on_lost;
-    /// Told when the greeting was refused for good.
-    std::function<void(const Status&)> on_ended;
-    /// Told of every answer that is no error, after the caller.
+    /// Whether to connect again after a lost connection even if no request is open.
+    bool keep_connected = false;
+    /// Whether the loss of a connection, or a failure to connect, fails all open requests, for callers that repeat
+    /// them in another way. Otherwise requests of kind kResend wait for the next connection.
+    bool fail_on_disconnect = false;
+    /// Encodes the first message of every connection, such as kAttach, with sequence 0. If the server refuses it with
+    /// kUnavailable, kOverloaded, kTimeout or kMalformed, the channel tries again on another connection; any other
+    /// error ends the channel. Empty: there is no such message.
+    std::function<void(Buffer& out)> startup_message;
+    /// Receives the answer to the startup message, unless it is an error. A returned error closes the connection.
+    std::function<Status(wire::Opcode opcode, ByteReader& body)> on_startup_reply;
+    /// Called when a connection is lost. `refused`: the server refused the startup message, and the channel tries
+    /// again.
+    std::function<void(const Status&, bool refused)> on_disconnect;
+    /// Called when the server has rejected the startup message finally, which ends the channel.
+    std::function<void(const Status&)> on_rejected;
+    /// Called for every answer that is no error, after its caller.
     std::function<void()> on_answer;
-    /// Told of every answer that is an error as a whole, after the caller.
+    /// Called for every answer that is an error as a whole, after its caller.
     std::function<void(const wire::Error&)> on_error;
   };
 
+  /// Does not connect yet. `now_ns` is the clock of all deadlines.
   Channel(net::Transport& transport, Options options, std::function<uint64_t()> now_ns);
   ~Channel() override;
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Connects before there is anything to ask. kUnavailable, kInvalidArgument: that cannot even be tried.
+  /// Begins to connect before the first request. kUnavailable, kInvalidArgument: the channel could not even begin to
+  /// connect.
   Status start();
 
-  /// Sends, in the frame that leaves at the end of the round, or as soon as there is a connection and room in the
-  /// window. The number of the request, or why it never will be sent: kOverloaded, kInvalidArgument (too large), the
-  /// channel's end.
+  /// Sends a request: in the frame that leaves at the end of the round, or as soon as there is a connection and room
+  /// in the window. Returns the sequence of the request. An error says why it will never be sent: kOverloaded,
+  /// kInvalidArgument (too large), or the status of close().
   template <wire::Message M>
-  Result<uint64_t> request(const M& message, Caller* caller, uint64_t token, uint64_t deadline_ns) {
+  Result<uint64_t> request(const M& message, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns) {
     LOAM_RETURN_IF_ERROR(ready());
-    Buffer bytes = window_.take_buffer();
+    Buffer bytes = window_.acquire_buffer();
     wire::encode_message(message, window_.next(), bytes);
     return add(kRequestKind<M>, caller, token, deadline_ns, std::move(bytes));
   }
-  /// The same for what must not wait behind others: sent now or not at all, and not repeated.
+  /// Sends a request now, ahead of waiting ones, and never repeats it. False: it cannot be sent now, and `caller`
+  /// hears nothing of it.
   template <wire::Message M>
-  bool request_aside(const M& message, Caller* caller, uint64_t token, uint64_t deadline_ns) {
-    if (!greeted_ || blocked_ || !ready().ok()) return false;
-    Buffer bytes = window_.take_buffer();
+  bool try_send_once(const M& message, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns) {
+    if (!startup_done_ || blocked_ || !ready().ok()) return false;
+    Buffer bytes = window_.acquire_buffer();
     wire::encode_message(message, window_.next(), bytes);
     const bool sent = connection_->send(bytes).ok();
     if (sent) window_.add_sent(caller, token, deadline_ns);
     if (sent) earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
-    window_.give_back(std::move(bytes));
+    window_.release_buffer(std::move(bytes));
     return sent;
   }
-  /// A message without an answer. Lost in silence with its connection.
+  /// Sends a message that has no answer. If there is no connection, or the connection is lost, no error is reported.
   template <wire::Message M>
-  void tell(const M& message) {
+  void send_one_way(const M& message) {
     if (connection_ == nullptr || !ready().ok()) return;
-    Buffer bytes = window_.take_buffer();
+    Buffer bytes = window_.acquire_buffer();
     wire::encode_message(message, window_.next(), bytes);
-    static_cast<void>(add(RequestWindow::Kind::kTold, nullptr, 0, kNoDeadline, std::move(bytes)));
+    static_cast<void>(add(RequestWindow::Kind::kOneWay, nullptr, 0, kNoDeadline, std::move(bytes)));
   }
-  /// The same, with the number of an open request that it belongs to.
+  /// Sends a message without an answer that has the sequence of an open request, such as ScanCredit. It leaves after
+  /// this request.
   template <wire::Message M>
-  void tell_about(uint64_t sequence, const M& message) {
+  void send_one_way_for(uint64_t sequence, const M& message) {
     if (connection_ == nullptr) return;
-    Note note{sequence, {}};
+    OneWayMessage note{sequence, {}};
     wire::encode_message(message, sequence, note.bytes);
-    notes_.push_back(std::move(note));
-    pump();
+    one_way_messages_.push_back(std::move(note));
+    send_pending();
   }
-  /// Memory that the server may write into over the connection that stands now.
+  /// A region of memory into which the server may write over the present connection.
   struct Offer {
     net::OfferedRegion region;
-    uint64_t connection = 0;  ///< 0: none was to be had
+    uint64_t connection = 0;  ///< number of the connection; 0: no region could be offered
   };
-  /// For a request that would be sent at once: on another connection the server would not know the region.
+  /// Offers a region for the next request. It does so only if this request would be sent at once, because the server
+  /// does not know the region on another connection.
   Offer offer(size_t bytes);
-  /// Ends the server's leave, if the connection still stands.
+  /// Withdraws the region, if its connection is still open.
   void withdraw(const Offer& offer);
-  /// Whether that request was sent.
+  /// Whether the request may have reached the server.
   bool has_sent(uint64_t sequence) const { return window_.may_have_arrived(sequence); }
-  /// The caller wants no answer to that request any more.
-  void forget(uint64_t sequence) { window_.finish(sequence); }
+  /// Ends a request without a call of its handler. The server may still execute it.
+  void cancel(uint64_t sequence) { window_.finish(sequence); }
 
-  /// Fails requests past their deadline (kTimeout; kUnavailable without a connection); connects anew when it is time.
+  /// Fails the requests whose deadline has passed, with kTimeout, or with kUnavailable without a connection. Connects
+  /// again when the pause after a failure is over.
   void expire(uint64_t now_ns);
-  /// expire() has nothing to do before that (it may find that a request has ended).
+  /// The time before which expire() has nothing to do. It may have nothing to do at that time either, because a
+  /// request has ended meanwhile.
   uint64_t earliest_deadline_ns() const;
-  /// Ends the connection, fails all open requests, and refuses new ones with `status` for good.
+  /// Ends the channel: closes the connection, fails all open requests in the next expire(), and refuses new ones with
+  /// `status`.
   void close(const Status& status);
-  /// The peer broke the protocol: the connection ends, and is made anew.
+  /// Closes the connection because the server has violated the protocol. The channel connects again.
   void reject(const Status& status);
-  /// Gives the requests of this round to the network now.
+  /// Passes the requests of this round to the network now.
   void flush() {
     if (connection_ != nullptr) connection_->flush();
   }
 
   const std::string& name() const { return options_.name; }
+  /// Number of unanswered requests.
   size_t open_requests() const { return window_.open(); }
-  /// No connection is left and nothing is asked: may be destroyed.
+  /// Whether the channel may be destroyed: it has no connection and no open request.
   bool idle() const { return connection_ == nullptr && window_.empty(); }
-  /// The connection stands, and its greeting was taken.
-  bool connected() const { return greeted_; }
-  /// Requests that were sent more than once.
+  /// Whether the connection is open and the server has accepted the startup message.
+  bool connected() const { return startup_done_; }
+  /// Number of repetitions of requests.
   uint64_t resent() const { return resent_; }
 
  private:
-  /// A message about a request, which leaves after it.
-  struct Note {
+  /// A message about an open request. It leaves after the request.
+  struct OneWayMessage {
     uint64_t sequence = 0;
     Buffer bytes;
   };
@@ -192,72 +210,77 @@ class Channel final : private net::Handler {
   void on_closed(net::Connection& connection, const Status& status) override;
 
   Status ready() const;
-  Result<uint64_t> add(RequestWindow::Kind kind, Caller* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes);
+  Result<uint64_t> add(RequestWindow::Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns,
+                       Buffer bytes);
   void connect();
-  /// Hands to the connection what may be sent.
-  void pump();
-  bool pump_notes();
+  /// Passes to the connection all messages that may be sent now.
+  void send_pending();
+  bool send_one_way_messages();
   Status dispatch(Bytes message);
-  Status greeted(wire::Opcode opcode, ByteReader& body);
-  /// Tells the caller of request `sequence` of a kError.
-  Status refused(uint64_t sequence, Caller& caller, uint64_t token, ByteReader& body);
-  void lost(const Status& status);
-  Status timeout_status(const RequestWindow::Ended& ended) const;
+  Status handle_startup_reply(wire::Opcode opcode, ByteReader& body);
+  /// Handles kError as the answer to request `sequence`.
+  Status refused(uint64_t sequence, ResponseHandler& caller, uint64_t token, ByteReader& body);
+  void handle_disconnect(const Status& status);
+  Status timeout_status(const RequestWindow::FailedRequest& ended) const;
 
   net::Transport& transport_;
   const Options options_;
   const std::function<uint64_t()> now_ns_;
   net::Connection* connection_ = nullptr;
-  bool connected_ = false;  // the handshake is done
-  bool greeted_ = false;    // and the greeting was taken
-  bool blocked_ = false;    // the connection takes nothing before on_writable()
-  bool refused_ = false;    // the greeting was, for now: the connection ends
-  bool fails_all_ = false;  // expire() fails all open requests: Options::fails_with_connection
-  Status closed_;           // not ok: for good
-  Status last_loss_;
-  uint64_t retry_at_ns_ = 0;
-  uint64_t connections_ = 0;  // made so far
-  uint32_t failures_ = 0;     // connections that brought no answer, in a row
+  bool connected_ = false;     // the handshake is complete
+  bool startup_done_ = false;  // the server has also accepted the startup message
+  bool blocked_ = false;       // the connection accepts no message before on_writable()
+  bool refused_ = false;       // the server has refused the startup message for now, and the connection is ending
+  bool fails_all_ = false;     // the next expire() fails all open requests: Options::fail_on_disconnect
+  Status closed_;              // not ok: the channel has ended
+  Status last_error_;
+  uint64_t retry_at_ns_ = 0;  // no attempt to connect before this
+  uint64_t connections_ = 0;  // connections made so far
+  uint32_t failures_ = 0;     // consecutive connections without an answer
   uint64_t resent_ = 0;
   RequestWindow window_;
-  std::deque<Note> notes_;
+  std::deque<OneWayMessage> one_way_messages_;
   uint64_t earliest_deadline_ns_ = kNoDeadline;
-  std::vector<RequestWindow::Ended> ended_;  // reused
+  std::vector<RequestWindow::FailedRequest> ended_;  // reused
 };
 
-/// One request of a fiber, and its outcome. Lies on the fiber's stack, or lives longer; the destructor forgets the
-/// request. The channel outlives the request. Views in the reply live as long as the call. Channel's thread only.
+/// One request of a fiber and its outcome.
+///
+/// Owner: the fiber, on its stack or elsewhere; the destructor cancels the request. The channel outlives the request.
+/// Views in the reply are valid as long as the Call lives. Threads: the channel's.
 template <wire::Message Reply>
-class Call final : private Caller {
+class Call final : private ResponseHandler {
  public:
   Call() = default;
   ~Call() {
-    if (channel_ != nullptr) channel_->forget(sequence_);
+    if (channel_ != nullptr) channel_->cancel(sequence_);
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  /// Sends the request; without a channel it has failed. Once.
+  /// Sends the request, once. If `channel` is an error, the call fails with it.
   template <wire::Message M>
   void send(const Result<Channel*>& channel, const M& message, uint64_t deadline_ns) {
-    if (!channel.ok()) return on_failure(0, channel.status(), Executed::kNotSent);
+    if (!channel.ok()) return on_failure(0, channel.status(), ExecutionStatus::kNotSent);
     send(**channel, message, deadline_ns);
   }
+  /// Sends the request, once.
   template <wire::Message M>
   void send(Channel& channel, const M& message, uint64_t deadline_ns) {
     const auto sequence = channel.request(message, this, 0, deadline_ns);
-    if (!sequence.ok()) return on_failure(0, sequence.status(), Executed::kNotSent);
+    if (!sequence.ok()) return on_failure(0, sequence.status(), ExecutionStatus::kNotSent);
     channel_ = &channel;
     sequence_ = *sequence;
   }
-  /// In a fiber: until the outcome is there, or a limit of the fiber ends; the request is then forgotten. The status is
-  /// ok if the server has executed the request.
+  /// Suspends the fiber until the outcome is known. If a cancel scope of the fiber ends before, the request is
+  /// cancelled. The returned status is ok if the server has executed the request.
   const Status& wait() {
     if (!ended_.wait_until(fiber::kForever)) give_up();
     return status_;
   }
-  // After wait().
-  Executed executed() const { return executed_; }
+  /// Whether the request was executed. After wait().
+  ExecutionStatus executed() const { return executed_; }
+  /// The answer. After a wait() that returned ok.
   Reply& reply() { return reply_; }
 
  private:
@@ -271,17 +294,17 @@ class Call final : private Caller {
     } else {
       LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply_));
     }
-    end(ok_status(), Executed::kExecuted);
+    end(ok_status(), ExecutionStatus::kExecuted);
     return ok_status();
   }
-  void on_failure(uint64_t, const Status& status, Executed executed) override { end(status, executed); }
+  void on_failure(uint64_t, const Status& status, ExecutionStatus executed) override { end(status, executed); }
   void give_up() {
     const bool sent = channel_->has_sent(sequence_);
-    channel_->forget(sequence_);
+    channel_->cancel(sequence_);
     end({StatusCode::kTimeout, channel_->name() + " did not answer before the end of the call"},
-        sent ? Executed::kUnknown : Executed::kNotSent);
+        sent ? ExecutionStatus::kUnknown : ExecutionStatus::kNotSent);
   }
-  void end(Status status, Executed executed) {
+  void end(Status status, ExecutionStatus executed) {
     channel_ = nullptr;
     status_ = std::move(status);
     executed_ = executed;
@@ -292,12 +315,13 @@ class Call final : private Caller {
   uint64_t sequence_ = 0;
   fiber::Event ended_;
   Status status_;
-  Executed executed_ = Executed::kUnknown;
-  Buffer bytes_;  // the body of a reply with views
+  ExecutionStatus executed_ = ExecutionStatus::kUnknown;
+  Buffer bytes_;  // a copy of the body, for a reply with views
   Reply reply_;
 };
 
-/// In a fiber: a request and its answer, for callers that do not care whether a request that failed was executed.
+/// Sends a request and suspends the fiber until its answer. For callers to whom it does not matter whether a failed
+/// request was executed.
 template <wire::Message Reply, wire::Message M>
 Result<Reply> call(Channel& channel, const M& message, uint64_t deadline_ns) {
   Call<Reply> made;

@@ -1,4 +1,4 @@
-// What a channel says about the fate of requests, against a server that answers, refuses, forgets and hangs up.
+// The execution status that a channel reports for requests to a server that answers, refuses, or closes connections.
 #include "common/rpc/channel.h"
 
 #include <functional>
@@ -11,8 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "common/base/env.h"
-#include "common/net/address.h"
-#include "common/testing/patience.h"
+#include "common/net/make_transport.h"
+#include "common/net/transport/address.h"
+#include "common/testing/eventually.h"
 
 namespace loam::rpc {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 using testing::eventually;
 using wire::Opcode;
 
-/// A server that does with each message what `script` says. Polled by the test.
+/// A server that calls `script` for each message. The test polls it.
 class Server final : public net::Handler {
  public:
   using Script = std::function<void(net::Connection&, const wire::Envelope&)>;
@@ -71,10 +72,10 @@ class Server final : public net::Handler {
 };
 
 /// Keeps the outcome of each of its requests.
-class Outcomes final : public Caller {
+class Outcomes final : public ResponseHandler {
  public:
   struct Outcome {
-    Executed executed = Executed::kExecuted;
+    ExecutionStatus executed = ExecutionStatus::kExecuted;
     StatusCode code = StatusCode::kOk;
     bool operator==(const Outcome&) const = default;
   };
@@ -84,7 +85,7 @@ class Outcomes final : public Caller {
     record(token, {});
     return ok_status();
   }
-  void on_failure(uint64_t token, const Status& status, Executed executed) override {
+  void on_failure(uint64_t token, const Status& status, ExecutionStatus executed) override {
     record(token, {executed, status.code()});
   }
   size_t count() const { return of_.size(); }
@@ -137,7 +138,7 @@ class ChannelTest : public ::testing::Test {
     }));
   }
 
-  /// The clock of the channel goes on so far with every round.
+  /// Time by which the channel's clock advances in each round.
   static constexpr uint64_t kRoundNs = 1'000'000;
 
   uint64_t now_ns_ = 1;
@@ -162,16 +163,16 @@ TEST_F(ChannelTest, ARefusedRequestHasNoEffect) {
   };
   ask(1);
   run(1);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kRefused, StatusCode::kOverloaded}));
+  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kRefused, StatusCode::kOverloaded}));
 }
 
-TEST_F(ChannelTest, ARequestThatTheServerHasForgottenIsUnknown) {
+TEST_F(ChannelTest, ARequestOutsideOfTheReplyWindowIsUnknown) {
   server_.script = [&](auto& connection, const auto& envelope) {
     Server::refuse(connection, envelope, StatusCode::kUnknownOutcome);
   };
   ask(1);
   run(1);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kUnknown, StatusCode::kUnknownOutcome}));
+  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kUnknownOutcome}));
 }
 
 TEST_F(ChannelTest, ARepeatedRequestIsExecutedOnceItIsAnswered) {
@@ -185,7 +186,8 @@ TEST_F(ChannelTest, ARepeatedRequestIsExecutedOnceItIsAnswered) {
   EXPECT_EQ(server_.received, 2);
 }
 
-// The session's end at the server took along what it remembered of the first time.
+// The server drops its reply window when it ends the session. So it cannot tell whether it has executed a request that
+// arrived over an earlier connection.
 TEST_F(ChannelTest, AFencedRequestIsUnknownIfItWasSentOverAnEarlierConnection) {
   server_.script = [&](auto& connection, const auto& envelope) {
     if (server_.connections == 1) return server_.hang_up(connection);
@@ -193,18 +195,19 @@ TEST_F(ChannelTest, AFencedRequestIsUnknownIfItWasSentOverAnEarlierConnection) {
   };
   ask(1);
   run(1);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kUnknown, StatusCode::kFenced}));
+  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kFenced}));
   ask(2);
   run(2);
-  EXPECT_EQ(outcomes_.of(2), (Outcome{Executed::kRefused, StatusCode::kFenced})) << "this one never was";
+  EXPECT_EQ(outcomes_.of(2), (Outcome{ExecutionStatus::kRefused, StatusCode::kFenced}))
+      << "this request was never sent over an earlier connection";
 }
 
 TEST_F(ChannelTest, WithoutAConnectionARequestIsNotSent) {
-  const std::string free_address = Server().address();  // its port is free again
+  const std::string free_address = Server().address();  // the server is destroyed, so no process listens at its port
   connect(free_address);
   ask(1, wire::Ping{}, 20 * kRoundNs);
   run(1);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kNotSent, StatusCode::kUnavailable}));
+  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kNotSent, StatusCode::kUnavailable}));
 }
 
 TEST_F(ChannelTest, ARequestWithoutAnAnswerInTimeIsUnknown) {
@@ -215,24 +218,24 @@ TEST_F(ChannelTest, ARequestWithoutAnAnswerInTimeIsUnknown) {
   }));
   ask(2, wire::Ping{}, 20 * kRoundNs);
   run(1);
-  EXPECT_EQ(outcomes_.of(2), (Outcome{Executed::kUnknown, StatusCode::kTimeout}));
+  EXPECT_EQ(outcomes_.of(2), (Outcome{ExecutionStatus::kUnknown, StatusCode::kTimeout}));
 }
 
-TEST_F(ChannelTest, RequestsThatAreAskedOnceAreUnknownWhenTheirConnectionIsLost) {
+TEST_F(ChannelTest, AtMostOnceRequestsAreUnknownWhenTheirConnectionIsLost) {
   server_.script = [&](auto& connection, const auto&) { server_.hang_up(connection); };
   ask(1, wire::GetCatalog{});
   run(1);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kUnknown, StatusCode::kUnavailable}));
+  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kUnavailable}));
 }
 
-TEST_F(ChannelTest, AnAnswerThatMakesNoSenseIsUnknownAndEndsTheConnection) {
+TEST_F(ChannelTest, AMalformedAnswerIsUnknownAndEndsTheConnection) {
   server_.script = [&](auto& connection, const auto& envelope) {
     if (server_.connections > 1) return Server::answer(connection, envelope, wire::Pong{});
-    Server::answer(connection, envelope, wire::SessionClosed{});
+    Server::answer(connection, envelope, wire::CloseSessionReply{});
   };
   ask(1);
   run(1);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kUnknown, StatusCode::kMalformed}));
+  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kMalformed}));
   ask(2);
   run(2);
   EXPECT_EQ(outcomes_.of(2), Outcome());
@@ -245,10 +248,10 @@ TEST_F(ChannelTest, AnErrorWithoutACodeIsUnknownAndEndsTheConnection) {
   };
   ask(1);
   run(1);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kUnknown, StatusCode::kMalformed}));
+  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kMalformed}));
 }
 
-TEST_F(ChannelTest, ClosingTellsWhatWasSent) {
+TEST_F(ChannelTest, CloseReportsWhichRequestsWereSent) {
   ask(1);
   ASSERT_TRUE(eventually([&] {
     round();
@@ -257,17 +260,17 @@ TEST_F(ChannelTest, ClosingTellsWhatWasSent) {
   ask(2);  // leaves with the next round
   channel_->close({StatusCode::kCancelled, "closed"});
   run(2);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kUnknown, StatusCode::kCancelled}));
+  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kCancelled}));
   EXPECT_EQ(outcomes_.of(2).code, StatusCode::kCancelled);
-  EXPECT_NE(outcomes_.of(2).executed, Executed::kRefused);
+  EXPECT_NE(outcomes_.of(2).executed, ExecutionStatus::kRefused);
   EXPECT_EQ(channel_->request(wire::Ping{}, &outcomes_, 3, kNoDeadline).code(), StatusCode::kCancelled);
 }
 
-TEST_F(ChannelTest, ForgottenRequestsEndInSilence) {
+TEST_F(ChannelTest, CancelledRequestsReportNothing) {
   server_.script = [&](auto& connection, const auto& envelope) { Server::answer(connection, envelope, wire::Pong{}); };
   const auto sequence = channel_->request(wire::Ping{}, &outcomes_, 1, kNoDeadline);
   ASSERT_TRUE(sequence.ok());
-  channel_->forget(*sequence);
+  channel_->cancel(*sequence);
   ask(2);
   run(1);
   EXPECT_EQ(outcomes_.count(), 1u);

@@ -12,14 +12,14 @@ constexpr size_t kFirstRing = 64;
 
 }  // namespace
 
-Buffer RequestWindow::take_buffer() {
+Buffer RequestWindow::acquire_buffer() {
   if (pool_.empty()) return {};
   Buffer bytes = std::move(pool_.back());
   pool_.pop_back();
   return bytes;
 }
 
-void RequestWindow::give_back(Buffer bytes) {
+void RequestWindow::release_buffer(Buffer bytes) {
   if (bytes.capacity() == 0 || bytes.capacity() > kMaxPooledBytes) return;
   bytes.clear();
   pool_.push_back(std::move(bytes));
@@ -33,7 +33,7 @@ void RequestWindow::grow() {
   ring_ = std::move(larger);
 }
 
-void RequestWindow::add(Kind kind, Caller* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes) {
+void RequestWindow::add(Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes) {
   LOAM_DCHECK(!full(), "a request beyond the window's queue");
   if (next_ - first_ >= ring_.size()) grow();
   unsent_bytes_ += bytes.size();
@@ -42,11 +42,12 @@ void RequestWindow::add(Kind kind, Caller* caller, uint64_t token, uint64_t dead
   ++open_;
 }
 
-void RequestWindow::add_sent(Caller* caller, uint64_t token, uint64_t deadline_ns) {
+void RequestWindow::add_sent(ResponseHandler* caller, uint64_t token, uint64_t deadline_ns) {
   LOAM_DCHECK(!full(), "a request beyond the window's queue");
   if (next_ - first_ >= ring_.size()) grow();
+  // The request has a number, and so a place in the ring, which is closed from the start: it neither waits nor delays.
   at(next_).open = false;
-  once_[next_] = {caller, token, deadline_ns, Kind::kOnce, true, false, {}};
+  at_most_once_[next_] = {caller, token, deadline_ns, Kind::kAtMostOnce, true, false, {}};
   ++next_;
   advance();
 }
@@ -66,9 +67,11 @@ bool RequestWindow::mark_sent() {
   unsent_bytes_ -= request.bytes.size();
   const bool again = sequence <= highest_sent_;
   highest_sent_ = std::max(highest_sent_, sequence);
-  if (request.kind == Kind::kKept) return again;
-  if (request.kind != Kind::kTold) {
-    Request& waiting = once_[sequence];
+  if (request.kind == Kind::kResend) return again;
+  // Any other kind leaves the ring once it is sent. So a slow answer does not keep `first_`, and thereby the window,
+  // from advancing.
+  if (request.kind != Kind::kOneWay) {
+    Request& waiting = at_most_once_[sequence];
     waiting = {request.caller, request.token, request.deadline_ns, request.kind, true, false, {}};
     if (request.kind == Kind::kStream) waiting.deadline_ns = kNoDeadline;
   }
@@ -78,8 +81,8 @@ bool RequestWindow::mark_sent() {
 
 const RequestWindow::Request* RequestWindow::find(uint64_t sequence) const {
   if (sequence >= first_ && sequence <= sent_ && at(sequence).open) return &at(sequence);
-  const auto found = once_.find(sequence);
-  return found == once_.end() ? nullptr : &found->second;
+  const auto found = at_most_once_.find(sequence);
+  return found == at_most_once_.end() ? nullptr : &found->second;
 }
 
 void RequestWindow::finish(uint64_t sequence) {
@@ -87,13 +90,13 @@ void RequestWindow::finish(uint64_t sequence) {
     if (sequence > sent_) unsent_bytes_ -= at(sequence).bytes.size();
     return close(sequence);
   }
-  once_.erase(sequence);
+  at_most_once_.erase(sequence);
 }
 
 void RequestWindow::close(uint64_t sequence) {
   Request& request = at(sequence);
   request.open = false;
-  give_back(std::move(request.bytes));
+  release_buffer(std::move(request.bytes));
   request.bytes = {};
   --open_;
   advance();
@@ -104,10 +107,10 @@ void RequestWindow::advance() {
   sent_ = std::max(sent_, first_ - 1);
 }
 
-RequestWindow::Ended RequestWindow::ended(uint64_t sequence, const Request& request) const {
+RequestWindow::FailedRequest RequestWindow::ended(uint64_t sequence, const Request& request) const {
   const bool may_have = may_have_arrived(sequence) && !request.too_large;
   return {sequence, request.caller, request.token, request.too_large,
-          may_have ? Executed::kUnknown : Executed::kNotSent};
+          may_have ? ExecutionStatus::kUnknown : ExecutionStatus::kNotSent};
 }
 
 void RequestWindow::mark_too_large() {
@@ -117,25 +120,26 @@ void RequestWindow::mark_too_large() {
   request.too_large = true;
 }
 
-void RequestWindow::restart(bool established, std::vector<Ended>& ended_requests) {
+void RequestWindow::restart(bool established, std::vector<FailedRequest>& ended_requests) {
+  // Without a handshake the server has received nothing, so its requests still count as not sent.
   if (established) delivered_ = std::max(delivered_, sent_);
-  for (const auto& [sequence, request] : once_) {
+  for (const auto& [sequence, request] : at_most_once_) {
     ended_requests.push_back({sequence, request.caller, request.token, false,
-                              sent_before(sequence) ? Executed::kUnknown : Executed::kNotSent});
+                              sent_before(sequence) ? ExecutionStatus::kUnknown : ExecutionStatus::kNotSent});
   }
-  once_.clear();
+  at_most_once_.clear();
   unsent_bytes_ = 0;
   for (uint64_t sequence = first_; sequence < next_; ++sequence) {
-    if (at(sequence).open && at(sequence).kind == Kind::kTold) {
+    if (at(sequence).open && at(sequence).kind == Kind::kOneWay) {
       close(sequence);
     } else if (at(sequence).open) {
       unsent_bytes_ += at(sequence).bytes.size();
     }
   }
-  sent_ = first_ - 1;
+  sent_ = first_ - 1;  // next_to_send() begins with the oldest unanswered request again
 }
 
-uint64_t RequestWindow::expire(uint64_t now_ns, std::vector<Ended>& ended_requests) {
+uint64_t RequestWindow::expire(uint64_t now_ns, std::vector<FailedRequest>& ended_requests) {
   uint64_t earliest_ns = kNoDeadline;
   const uint64_t end = next_;
   for (uint64_t sequence = first_; sequence < end; ++sequence) {
@@ -148,13 +152,13 @@ uint64_t RequestWindow::expire(uint64_t now_ns, std::vector<Ended>& ended_reques
     ended_requests.push_back(ended(sequence, request));
     finish(sequence);
   }
-  for (auto at = once_.begin(); at != once_.end();) {
+  for (auto at = at_most_once_.begin(); at != at_most_once_.end();) {
     if (at->second.deadline_ns > now_ns) {
       earliest_ns = std::min(earliest_ns, at->second.deadline_ns);
       ++at;
     } else {
       ended_requests.push_back(ended(at->first, at->second));
-      at = once_.erase(at);
+      at = at_most_once_.erase(at);
     }
   }
   return earliest_ns;

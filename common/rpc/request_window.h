@@ -1,4 +1,4 @@
-// The requests of a channel without an answer, and their bytes, kept to send them again [protocol R3].
+// The unanswered requests of a channel, with their bytes for a repetition (R3, idempotent requests within a session).
 #pragma once
 
 #include <cstddef>
@@ -7,100 +7,112 @@
 #include <vector>
 
 #include "common/base/bytes.h"
-#include "common/rpc/executed.h"
+#include "common/rpc/execution_status.h"
 
 namespace loam::rpc {
 
-class Caller;
+class ResponseHandler;
 
-/// Most requests that wait for room in the server's window, per channel. Beyond it requests get kOverloaded.
+/// Largest number of requests of one channel that may wait for room in the server's reply window. The channel refuses
+/// others with kOverloaded.
 inline constexpr size_t kMaxWaitingRequests = 16'384;
-/// Buffers larger than this are given back when their request has been answered.
+/// Largest buffer that is kept for reuse after its request has been answered.
 inline constexpr size_t kMaxPooledBytes = 4'096;
-/// A request without a deadline.
+/// The deadline of a request without a deadline.
 inline constexpr uint64_t kNoDeadline = UINT64_MAX;
 
-/// Numbers requests, keeps their bytes until they are answered, and says which one may be sent next.
+/// Numbers the requests of a channel, keeps their bytes until they are answered, and decides which request may be
+/// sent next.
 ///
 ///     answered … | unanswered, sent … | unanswered, not sent on this connection … |
 ///                  ^first              ^sent()+1                                    ^next()
 ///
-/// Invariants: (1) requests are sent in the order of their numbers; (2) none is sent that is `window` or more beyond
-/// the oldest one without an answer; (3) after restart() everything unanswered that is kept is sent again, with the
-/// same bytes, before anything new; (4) at most window + kMaxWaitingRequests numbers lie between first and next.
+/// Invariants: (1) requests are sent in the order of their numbers; (2) no request is sent whose number is `window`
+/// or more above that of the oldest unanswered one; (3) after restart() all unanswered requests of kind kResend are
+/// sent again, with the same bytes, before any new request; (4) at most window + kMaxWaitingRequests numbers lie
+/// between first and next.
 ///
-/// Owner: a channel. One thread. Allocates while it grows to the number of open requests, not per request.
+/// Owner: a channel. Threads: one. Allocates while it grows to the number of open requests, not for each request.
 class RequestWindow {
  public:
+  /// How a request is treated when its connection is lost.
   enum class Kind : uint8_t {
-    kKept,    ///< sent again after a lost connection
-    kOnce,    ///< not repeated once it was sent: fails with its connection, and does not hold the window up
-    kStream,  ///< the same, and its deadline counts until it is sent only
-    kTold,    ///< has no answer; lost in silence with its connection
+    kResend,      ///< it is sent again on the next connection
+    kAtMostOnce,  ///< once sent, it is not repeated: it fails with its connection, and does not delay the window
+    kStream,      ///< as kAtMostOnce, for several answers; its deadline counts only until it is sent
+    kOneWay,      ///< it has no answer; if its connection is lost, no error is reported
   };
+  /// An unanswered request.
   struct Request {
-    Caller* caller = nullptr;
-    uint64_t token = 0;
+    ResponseHandler* caller = nullptr;
+    uint64_t token = 0;  ///< the caller's own number for the request
     uint64_t deadline_ns = kNoDeadline;
-    Kind kind = Kind::kKept;
-    bool open = false;
-    bool too_large = false;  ///< for the connection, which will never take it
-    Buffer bytes;
+    Kind kind = Kind::kResend;
+    bool open = false;       ///< false: the request has ended, or has moved to the table of sent requests
+    bool too_large = false;  ///< whether the connection has refused the request because of its size
+    Buffer bytes;            ///< the encoded message
   };
-  /// What expire() and its like hand out.
-  struct Ended {
+  /// A request that has ended without an answer.
+  struct FailedRequest {
     uint64_t sequence = 0;
-    Caller* caller = nullptr;
+    ResponseHandler* caller = nullptr;
     uint64_t token = 0;
-    bool too_large = false;                  ///< for the connection
-    Executed executed = Executed::kNotSent;  ///< kNotSent or kUnknown
+    bool too_large = false;                                ///< whether the connection refused it because of its size
+    ExecutionStatus executed = ExecutionStatus::kNotSent;  ///< kNotSent or kUnknown
   };
 
+  /// `window` is the number of requests that the server's reply window remembers.
   explicit RequestWindow(size_t window) : window_(window) {}
 
-  /// No more requests are taken now.
+  /// Whether no request can be added now.
   bool full() const { return next_ - first_ >= window_ + kMaxWaitingRequests; }
-  /// The sequence of the next request, which its encoding contains.
+  /// The sequence of the next request, which the encoded message contains.
   uint64_t next() const { return next_; }
-  /// An empty buffer to encode into; give_back() if it is not needed after all.
-  Buffer take_buffer();
-  void give_back(Buffer bytes);
-  /// A request with the number next(). Not when full().
-  void add(Kind kind, Caller* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes);
+  /// An empty buffer for the encoding of a request. A caller that does not add the request returns it by
+  /// release_buffer().
+  Buffer acquire_buffer();
+  /// Keeps the memory of a buffer for acquire_buffer().
+  void release_buffer(Buffer bytes);
+  /// Adds a request with the number next(). Only if not full().
+  void add(Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes);
 
-  /// A request with the number next() that does not wait for its turn: it has been sent already, and is asked once. Not
-  /// when full().
-  void add_sent(Caller* caller, uint64_t token, uint64_t deadline_ns);
+  /// Adds a request of kind kAtMostOnce with the number next() that the caller has already sent, ahead of waiting
+  /// requests. Only if not full().
+  void add_sent(ResponseHandler* caller, uint64_t token, uint64_t deadline_ns);
 
-  /// The first that waits to be sent, if the window lets it; null if there is none.
+  /// The first request that waits to be sent, if the window permits to send it; otherwise null.
   Request* next_to_send();
-  /// The next request that is added would be sent at once.
-  bool sends_next() const { return sent_ + 1 == next_ && next_ - first_ < window_; }
-  /// The number of what next_to_send() gave.
+  /// Whether the next added request could be sent at once.
+  bool can_send_next() const { return sent_ + 1 == next_ && next_ - first_ < window_; }
+  /// The number of the request that next_to_send() has returned.
   uint64_t sending() const { return sent_ + 1; }
-  /// It was handed to the connection. True if it was not the first time.
+  /// Notes that the connection has accepted the request of next_to_send(). Returns whether it was sent before.
   bool mark_sent();
 
-  /// The open request of that number which has been sent, or null.
+  /// The open request with this number, if it was sent on this connection; otherwise null.
   const Request* find(uint64_t sequence) const;
-  /// It is over: answered or forgotten.
+  /// Ends a request that was answered, or whose caller no longer wants an answer.
   void finish(uint64_t sequence);
-  /// What next_to_send() gave is not taken by the connection, and never will be: it ends with the next expire().
+  /// Notes that the connection never accepts the request of next_to_send(). The request ends in the next expire().
   void mark_too_large();
+  /// Whether the request may have reached the server.
   bool may_have_arrived(uint64_t sequence) const { return sequence <= sent_ || sent_before(sequence); }
-  /// It may have reached the server over an earlier connection.
+  /// Whether the request may have reached the server over an earlier connection.
   bool sent_before(uint64_t sequence) const { return sequence <= delivered_; }
 
-  /// The connection is lost: requests of kind kKept will be sent again, the others end and are added to `ended`.
-  /// `established`: the server may have received what this connection was given.
-  void restart(bool established, std::vector<Ended>& ended);
-  /// Ends requests past their deadline and those that are too large; returns the earliest deadline of the others.
-  uint64_t expire(uint64_t now_ns, std::vector<Ended>& ended);
+  /// Notes the loss of the connection. Requests of kind kResend will be sent again. Sent requests of the other kinds
+  /// end and are appended to `ended`, except kOneWay. `established` says whether the server may have received
+  /// messages of this connection.
+  void restart(bool established, std::vector<FailedRequest>& ended);
+  /// Ends the requests whose deadline has passed and those that are too large, and appends them to `ended`. Returns
+  /// the earliest deadline of the others.
+  uint64_t expire(uint64_t now_ns, std::vector<FailedRequest>& ended);
 
-  bool empty() const { return first_ == next_ && once_.empty(); }
-  /// Requests without an answer.
-  size_t open() const { return open_ + once_.size(); }
-  /// Bytes that wait to be sent.
+  /// Whether no request is open.
+  bool empty() const { return first_ == next_ && at_most_once_.empty(); }
+  /// Number of unanswered requests.
+  size_t open() const { return open_ + at_most_once_.size(); }
+  /// Bytes of requests that wait to be sent.
   size_t unsent_bytes() const { return unsent_bytes_; }
 
  private:
@@ -109,17 +121,17 @@ class RequestWindow {
   void grow();
   void close(uint64_t sequence);
   void advance();
-  Ended ended(uint64_t sequence, const Request& request) const;
+  FailedRequest ended(uint64_t sequence, const Request& request) const;
 
   const size_t window_;
-  std::vector<Request> ring_;                   // by sequence; a power of two of them
-  std::vector<Buffer> pool_;                    // the last one given back is taken first: it is warm
-  std::unordered_map<uint64_t, Request> once_;  // kOnce and kStream, sent
+  std::vector<Request> ring_;                           // by sequence; the size is a power of two
+  std::vector<Buffer> pool_;                            // last in, first out: the last buffer is still in the cache
+  std::unordered_map<uint64_t, Request> at_most_once_;  // sent requests of the kinds kAtMostOnce and kStream
   uint64_t first_ = 1;
   uint64_t next_ = 1;
-  uint64_t sent_ = 0;          // on this connection
-  uint64_t highest_sent_ = 0;  // on any
-  uint64_t delivered_ = 0;     // highest that was handed to a connection that was established
+  uint64_t sent_ = 0;          // highest number sent on this connection
+  uint64_t highest_sent_ = 0;  // highest number sent on any connection
+  uint64_t delivered_ = 0;     // highest number sent on an earlier connection that was established
   size_t open_ = 0;
   size_t unsent_bytes_ = 0;
 };

@@ -27,12 +27,12 @@ uint64_t number_in(const Buffer& bytes) {
 
 class RequestWindowTest : public ::testing::Test {
  protected:
-  uint64_t add(Kind kind = Kind::kKept, uint64_t deadline_ns = kNoDeadline) {
+  uint64_t add(Kind kind = Kind::kResend, uint64_t deadline_ns = kNoDeadline) {
     const uint64_t sequence = window_.next();
     window_.add(kind, nullptr, sequence, deadline_ns, bytes_of(sequence));
     return sequence;
   }
-  /// Hands everything that may be sent to the connection; the numbers.
+  /// Sends all requests that may be sent now, and returns their numbers.
   std::vector<uint64_t> send() {
     std::vector<uint64_t> sent;
     while (RequestWindow::Request* request = window_.next_to_send()) {
@@ -43,7 +43,7 @@ class RequestWindowTest : public ::testing::Test {
     return sent;
   }
   std::vector<uint64_t> lose(bool established = true) {
-    std::vector<RequestWindow::Ended> ended;
+    std::vector<RequestWindow::FailedRequest> ended;
     window_.restart(established, ended);
     std::vector<uint64_t> numbers;
     for (const auto& request : ended) numbers.push_back(request.sequence);
@@ -55,34 +55,34 @@ class RequestWindowTest : public ::testing::Test {
 
 using Numbers = std::vector<uint64_t>;
 
-TEST_F(RequestWindowTest, TellsWhetherTheNextOneWouldLeaveAtOnce) {
-  EXPECT_TRUE(window_.sends_next());
+TEST_F(RequestWindowTest, CanSendNextReportsRoomInTheWindow) {
+  EXPECT_TRUE(window_.can_send_next());
   add();
-  EXPECT_FALSE(window_.sends_next()) << "one waits before it";
+  EXPECT_FALSE(window_.can_send_next()) << "another request waits before it";
   send();
-  EXPECT_TRUE(window_.sends_next());
+  EXPECT_TRUE(window_.can_send_next());
   for (int i = 0; i < 3; ++i) add();
   send();
-  EXPECT_FALSE(window_.sends_next()) << "the window is full";
+  EXPECT_FALSE(window_.can_send_next()) << "the window is full";
   window_.finish(1);
-  EXPECT_TRUE(window_.sends_next());
+  EXPECT_TRUE(window_.can_send_next());
   lose();
-  EXPECT_FALSE(window_.sends_next()) << "those that are repeated go first";
+  EXPECT_FALSE(window_.can_send_next()) << "unanswered requests are sent again first";
 }
 
-TEST_F(RequestWindowTest, NothingIsSentThatIsAWindowBeyondTheOldest) {
+TEST_F(RequestWindowTest, NoRequestIsSentBeyondTheWindow) {
   for (int i = 0; i < 7; ++i) add();
   EXPECT_EQ(send(), (Numbers{1, 2, 3, 4}));
   window_.finish(3);
-  EXPECT_EQ(send(), (Numbers{})) << "the oldest has no answer yet";
+  EXPECT_EQ(send(), (Numbers{})) << "the oldest request has no answer yet";
   window_.finish(1);
   EXPECT_EQ(send(), (Numbers{5}));
   window_.finish(2);
-  EXPECT_EQ(send(), (Numbers{6, 7})) << "3 was answered before";
+  EXPECT_EQ(send(), (Numbers{6, 7})) << "request 3 is already answered";
   EXPECT_EQ(window_.open(), 4u);
 }
 
-TEST_F(RequestWindowTest, EverythingUnansweredIsSentAgainInOrderBeforeAnythingNew) {
+TEST_F(RequestWindowTest, UnansweredRequestsAreResentInOrderBeforeNewOnes) {
   for (int i = 0; i < 3; ++i) add();
   EXPECT_EQ(send(), (Numbers{1, 2, 3}));
   window_.finish(2);
@@ -92,17 +92,17 @@ TEST_F(RequestWindowTest, EverythingUnansweredIsSentAgainInOrderBeforeAnythingNe
   EXPECT_EQ(window_.unsent_bytes(), 0u);
 }
 
-TEST_F(RequestWindowTest, WhatIsAskedOnceEndsWithItsConnectionUnlessItWasNotSent) {
+TEST_F(RequestWindowTest, SentAtMostOnceRequestsEndWithTheirConnection) {
   add();
-  const uint64_t once = add(Kind::kOnce);
+  const uint64_t once = add(Kind::kAtMostOnce);
   EXPECT_EQ(send(), (Numbers{1, 2}));
   EXPECT_NE(window_.find(once), nullptr);
-  const uint64_t unsent = add(Kind::kOnce);
+  const uint64_t unsent = add(Kind::kAtMostOnce);
   EXPECT_EQ(lose(), (Numbers{once}));
   EXPECT_EQ(send(), (Numbers{1, unsent}));
 }
 
-TEST_F(RequestWindowTest, WhatIsAskedOnceDoesNotHoldTheWindowUp) {
+TEST_F(RequestWindowTest, AtMostOnceRequestsDoNotBlockTheWindow) {
   const uint64_t scan = add(Kind::kStream, 1'000);
   EXPECT_EQ(send(), (Numbers{scan}));
   for (int i = 0; i < 100; ++i) {
@@ -110,14 +110,14 @@ TEST_F(RequestWindowTest, WhatIsAskedOnceDoesNotHoldTheWindowUp) {
     EXPECT_EQ(send(), (Numbers{sequence}));
     window_.finish(sequence);
   }
-  std::vector<RequestWindow::Ended> ended;
-  EXPECT_EQ(window_.expire(2'000, ended), kNoDeadline) << "a stream's deadline counts until it is sent";
+  std::vector<RequestWindow::FailedRequest> ended;
+  EXPECT_EQ(window_.expire(2'000, ended), kNoDeadline) << "the deadline of a stream counts only until it is sent";
   EXPECT_TRUE(ended.empty());
   window_.finish(scan);
   EXPECT_TRUE(window_.empty());
 }
 
-TEST_F(RequestWindowTest, WhatIsSentAsideDoesNotWaitForTheWindow) {
+TEST_F(RequestWindowTest, AddSentBypassesTheWindow) {
   for (int i = 0; i < 5; ++i) add();
   EXPECT_EQ(send(), (Numbers{1, 2, 3, 4}));
   const uint64_t aside = window_.next();
@@ -128,53 +128,53 @@ TEST_F(RequestWindowTest, WhatIsSentAsideDoesNotWaitForTheWindow) {
   EXPECT_EQ(lose(), (Numbers{aside}));
   for (uint64_t sequence : send()) window_.finish(sequence);
   window_.add_sent(nullptr, 0, 50);
-  std::vector<RequestWindow::Ended> ended;
+  std::vector<RequestWindow::FailedRequest> ended;
   EXPECT_EQ(window_.expire(50, ended), kNoDeadline);
   EXPECT_EQ(ended.size(), 1u);
   EXPECT_TRUE(window_.empty());
 }
 
-TEST_F(RequestWindowTest, ToldMessagesAreLostWithTheirConnection) {
+TEST_F(RequestWindowTest, OneWayMessagesAreLostWithTheirConnection) {
   for (int i = 0; i < 4; ++i) add();
   send();
-  add(Kind::kTold);
+  add(Kind::kOneWay);
   EXPECT_TRUE(lose().empty());
   EXPECT_EQ(send(), (Numbers{1, 2, 3, 4}));
   for (uint64_t sequence = 1; sequence <= 4; ++sequence) window_.finish(sequence);
   EXPECT_TRUE(window_.empty());
-  add(Kind::kTold);
+  add(Kind::kOneWay);
   EXPECT_EQ(send(), (Numbers{6}));
-  EXPECT_TRUE(window_.empty()) << "told requests have no answer";
+  EXPECT_TRUE(window_.empty()) << "one-way requests have no answer";
 }
 
-TEST_F(RequestWindowTest, DeadlinesTellWhatMayHaveArrived) {
-  for (uint64_t deadline = 10; deadline < 16; ++deadline) add(Kind::kKept, deadline);
+TEST_F(RequestWindowTest, ExpiredRequestsReportWhetherTheyMayHaveArrived) {
+  for (uint64_t deadline = 10; deadline < 16; ++deadline) add(Kind::kResend, deadline);
   send();
-  std::vector<RequestWindow::Ended> ended;
+  std::vector<RequestWindow::FailedRequest> ended;
   EXPECT_EQ(window_.expire(10, ended), 11u);
   ASSERT_EQ(ended.size(), 1u);
-  EXPECT_EQ(ended[0].executed, Executed::kUnknown);
+  EXPECT_EQ(ended[0].executed, ExecutionStatus::kUnknown);
   EXPECT_EQ(send(), (Numbers{5}));
   lose(false);
   ended.clear();
   EXPECT_EQ(window_.expire(12, ended), 13u);
-  EXPECT_EQ(ended[0].executed, Executed::kNotSent) << "that connection never stood";
+  EXPECT_EQ(ended[0].executed, ExecutionStatus::kNotSent) << "that connection was never established";
   send();
   lose(true);
   ended.clear();
   EXPECT_EQ(window_.expire(20, ended), kNoDeadline);
   ASSERT_EQ(ended.size(), 3u);
-  for (const auto& request : ended) EXPECT_EQ(request.executed, Executed::kUnknown) << request.sequence;
+  for (const auto& request : ended) EXPECT_EQ(request.executed, ExecutionStatus::kUnknown) << request.sequence;
   EXPECT_EQ(window_.unsent_bytes(), 0u);
 }
 
-TEST_F(RequestWindowTest, WhatEndedUnsentIsNeverSent) {
-  for (int i = 0; i < 100; ++i) add(Kind::kKept, 10);
-  std::vector<RequestWindow::Ended> ended;
+TEST_F(RequestWindowTest, RequestsThatEndUnsentAreNeverSent) {
+  for (int i = 0; i < 100; ++i) add(Kind::kResend, 10);
+  std::vector<RequestWindow::FailedRequest> ended;
   window_.expire(10, ended);
   EXPECT_EQ(ended.size(), 100u);
   EXPECT_EQ(window_.unsent_bytes(), 0u);
-  for (int i = 0; i < 100; ++i) add();  // in the places of the others
+  for (int i = 0; i < 100; ++i) add();  // reuses the places of the ended requests in the ring
   EXPECT_EQ(send(), (Numbers{101, 102, 103, 104}));
 }
 
@@ -184,11 +184,11 @@ TEST_F(RequestWindowTest, RefusedRequestsEndWithTheNextExpiry) {
   ASSERT_NE(window_.next_to_send(), nullptr);
   window_.mark_too_large();
   EXPECT_EQ(send(), (Numbers{2}));
-  std::vector<RequestWindow::Ended> ended;
+  std::vector<RequestWindow::FailedRequest> ended;
   window_.expire(0, ended);
   ASSERT_EQ(ended.size(), 1u);
   EXPECT_TRUE(ended[0].too_large);
-  EXPECT_EQ(ended[0].executed, Executed::kNotSent);
+  EXPECT_EQ(ended[0].executed, ExecutionStatus::kNotSent);
   EXPECT_EQ(window_.unsent_bytes(), 0u);
 }
 
@@ -206,19 +206,19 @@ TEST_F(RequestWindowTest, BuffersAreReused) {
   const Buffer first = bytes_of(1);
   Buffer bytes = first;
   const std::byte* const memory = bytes.data();
-  window_.add(Kind::kKept, nullptr, 0, kNoDeadline, std::move(bytes));
+  window_.add(Kind::kResend, nullptr, 0, kNoDeadline, std::move(bytes));
   send();
   window_.finish(1);
-  bytes = window_.take_buffer();
+  bytes = window_.acquire_buffer();
   EXPECT_EQ(bytes.data(), memory);
   EXPECT_TRUE(bytes.empty());
   bytes.resize(kMaxPooledBytes + 1);
-  window_.give_back(std::move(bytes));
-  EXPECT_EQ(window_.take_buffer().capacity(), 0u) << "large ones are not kept";
+  window_.release_buffer(std::move(bytes));
+  EXPECT_EQ(window_.acquire_buffer().capacity(), 0u) << "large buffers are not kept";
 }
 
-/// A server with the window of R3 behind connections that are lost at any moment: every request is executed once, in
-/// the order of its first sending, and every answer comes.
+/// A model of a server with a reply window (R3, idempotent requests within a session) whose connections are lost at
+/// random. The test checks that every request is executed once, in the order of the numbers, and is answered.
 TEST(RequestWindowModelTest, EachRequestIsExecutedOnceOverAnyLosses) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -235,7 +235,7 @@ TEST(RequestWindowModelTest, EachRequestIsExecutedOnceOverAnyLosses) {
       case 0:
       case 1:
         if (window.next() <= kRequests && !window.full()) {
-          window.add(Kind::kKept, nullptr, 0, kNoDeadline, bytes_of(window.next()));
+          window.add(Kind::kResend, nullptr, 0, kNoDeadline, bytes_of(window.next()));
         }
         break;
       case 2:
@@ -249,10 +249,11 @@ TEST(RequestWindowModelTest, EachRequestIsExecutedOnceOverAnyLosses) {
       case 5:
         if (to_server.empty()) break;
         if (executed.insert(to_server.front()).second) {
-          ASSERT_GT(to_server.front(), newest_executed) << "out of order";
+          ASSERT_GT(to_server.front(), newest_executed) << "the server has executed a later request before";
           newest_executed = to_server.front();
         } else {
-          ASSERT_LT(newest_executed - to_server.front(), kWindow) << "the server has forgotten its answer";
+          ASSERT_LT(newest_executed - to_server.front(), kWindow)
+              << "the reply window of the server no longer covers the request";
         }
         to_client.push_back(to_server.front());
         to_server.pop_front();
@@ -266,7 +267,7 @@ TEST(RequestWindowModelTest, EachRequestIsExecutedOnceOverAnyLosses) {
         break;
       default:
         if (random() % 20 != 0) break;
-        std::vector<RequestWindow::Ended> ended;
+        std::vector<RequestWindow::FailedRequest> ended;
         window.restart(true, ended);
         ASSERT_TRUE(ended.empty());
         to_server.clear();

@@ -5,25 +5,28 @@
 #include <string>
 #include <utility>
 
+#include "common/net/make_transport.h"
+
 namespace loam::rpc {
 namespace {
 
-/// Where an ordinary thread waits for what it asked the worker's thread to run.
-struct Handover {
-  Happening ended;
+/// A function that another thread runs on the worker, and its end, for which that thread waits.
+struct RemoteCall {
+  OneShotEvent ended;
   // Written before `ended`.
   bool ran = false;
   std::exception_ptr thrown;
 };
 
-/// Runs the function, and keeps what it throws for the caller. Ends the wait also if it is destroyed uncalled.
-class HandoverEnd {
+/// Runs the function and keeps its exception for the caller. Its destructor ends the caller's wait, also if the
+/// function never ran.
+class RemoteCallGuard {
  public:
-  explicit HandoverEnd(std::shared_ptr<Handover> call) : call_(std::move(call)) {}
-  HandoverEnd(HandoverEnd&&) noexcept = default;
-  HandoverEnd& operator=(HandoverEnd&&) = delete;
-  ~HandoverEnd() {
-    if (call_ != nullptr) call_->ended.happen();
+  explicit RemoteCallGuard(std::shared_ptr<RemoteCall> call) : call_(std::move(call)) {}
+  RemoteCallGuard(RemoteCallGuard&&) noexcept = default;
+  RemoteCallGuard& operator=(RemoteCallGuard&&) = delete;
+  ~RemoteCallGuard() {
+    if (call_ != nullptr) call_->ended.notify();
   }
   void run(const std::function<void()>& function) {
     call_->ran = true;
@@ -35,11 +38,11 @@ class HandoverEnd {
   }
 
  private:
-  std::shared_ptr<Handover> call_;
+  std::shared_ptr<RemoteCall> call_;
 };
 
-/// Waits for the call; throws what its function threw. Whether it ran.
-bool wait_for(Handover& call) {
+/// Waits for the end of the call, throws the exception of its function, and returns whether the function ran.
+bool wait_for(RemoteCall& call) {
   call.ended.wait();
   if (call.thrown) std::rethrow_exception(std::exchange(call.thrown, nullptr));
   return call.ran;
@@ -51,21 +54,22 @@ Result<std::unique_ptr<Worker>> Worker::start(const WorkerOptions& options) {
   std::unique_ptr<Worker> worker(new Worker(options));
   worker->thread_ = Thread(options.thread_name, [w = worker.get()] { w->run(); });
   worker->started_.wait();
-  if (!worker->set_up_.ok()) {
+  if (!worker->setup_status_.ok()) {
     worker->thread_.join();
-    return worker->set_up_;
+    return worker->setup_status_;
   }
   return worker;
 }
 
 void Worker::run() {
-  set_up_ = set_up();
-  const bool ready = set_up_.ok();
-  started_.happen();
+  setup_status_ = set_up();
+  const bool ready = setup_status_.ok();
+  started_.notify();
   if (!ready) return;
   scheduler_->run();
   own_.store(nullptr, std::memory_order_relaxed);  // relaxed: see on_worker()
-  told_to_stop_.wait();
+  // stop() wakes the scheduler through the transport; it must have done so before they are destroyed.
+  stop_requested_.wait();
   scheduler_.reset();
   transport_.reset();
 }
@@ -81,7 +85,7 @@ Status Worker::set_up() {
   scheduler.max_fibers = options_.max_fibers;
   scheduler.idle = [this](uint64_t timeout_ns) { run_round(timeout_ns); };
   scheduler.wake = [t = transport_.get()] { t->wake(); };
-  scheduler.on_long_hold = [this](const fiber::LongHold& hold) { warn_of_long_hold(hold); };
+  scheduler.on_stall = [this](const fiber::FiberStall& hold) { warn_of_stall(hold); };
   scheduler_ = std::make_unique<fiber::FiberScheduler>(std::move(scheduler));
   own_.store(scheduler_.get(), std::memory_order_relaxed);  // relaxed: see on_worker()
   return ok_status();
@@ -101,13 +105,13 @@ void Worker::run_round(uint64_t timeout_ns) {
   if (hook_ != nullptr) hook_->after_poll(scheduler_->now_ns());
 }
 
-void Worker::warn_of_long_hold(const fiber::LongHold& hold) {
+void Worker::warn_of_stall(const fiber::FiberStall& hold) {
   constexpr uint64_t kBetweenWarningsNs = 1'000'000'000;
   const uint64_t now_ns = scheduler_->now_ns();
   if (!options_.on_warning || now_ns - last_warning_ns_ < kBetweenWarningsNs) return;
   last_warning_ns_ = now_ns;
   options_.on_warning("fiber " + std::to_string(hold.fiber) + " held the client's thread for " +
-                      std::to_string(hold.held_ns / 1'000'000) + " ms without waiting; all others stood still");
+                      std::to_string(hold.stalled_ns / 1'000'000) + " ms without waiting; all other fibers waited");
 }
 
 bool Worker::call(const std::function<void()>& function) {
@@ -115,8 +119,8 @@ bool Worker::call(const std::function<void()>& function) {
     function();
     return true;
   }
-  const auto call = std::make_shared<Handover>();
-  scheduler_->spawn_remote([end = HandoverEnd(call), &function]() mutable { end.run(function); });
+  const auto call = std::make_shared<RemoteCall>();
+  scheduler_->spawn_remote([end = RemoteCallGuard(call), &function]() mutable { end.run(function); });
   return wait_for(*call);
 }
 
@@ -125,14 +129,14 @@ bool Worker::call_without_fiber(const std::function<void()>& function) {
     function();
     return true;
   }
-  const auto call = std::make_shared<Handover>();
-  scheduler_->post([end = HandoverEnd(call), &function]() mutable { end.run(function); });
+  const auto call = std::make_shared<RemoteCall>();
+  scheduler_->post([end = RemoteCallGuard(call), &function]() mutable { end.run(function); });
   return wait_for(*call);
 }
 
 void Worker::spawn(fiber::Task body) {
   if (on_worker()) {
-    static_cast<void>(scheduler_->spawn(std::move(body)));  // a body that was not taken tells by its destruction
+    static_cast<void>(scheduler_->spawn(std::move(body)));  // a refused body is destroyed, which ends a caller's wait
   } else {
     scheduler_->spawn_remote(std::move(body));
   }
@@ -141,7 +145,7 @@ void Worker::spawn(fiber::Task body) {
 void Worker::stop() {
   if (!thread_.joinable()) return;
   scheduler_->stop();
-  told_to_stop_.happen();
+  stop_requested_.notify();
   thread_.join();
 }
 

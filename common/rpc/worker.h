@@ -1,4 +1,4 @@
-// A thread of fibers, and the transport that wakes them.
+// A thread that runs fibers and polls one transport.
 #pragma once
 
 #include <atomic>
@@ -11,65 +11,73 @@
 #include "common/base/status.h"
 #include "common/base/thread.h"
 #include "common/fiber/scheduler.h"
-#include "common/net/transport.h"
+#include "common/net/transport/transport.h"
 
 namespace loam::rpc {
 
+/// Options of a Worker.
 struct WorkerOptions {
-  std::string thread_name;  ///< "loam-client"
-  net::Scheme scheme = net::Scheme::kTcp;
-  size_t max_fibers = 0;
-  size_t stack_bytes = 0;
-  uint64_t spin_ns = 0;  ///< time that the thread looks for events before it sleeps
-  std::function<void(std::string_view)> on_warning;
+  std::string thread_name;                           ///< name of the thread, "loam-client"
+  net::Scheme scheme = net::Scheme::kTcp;            ///< the kind of network
+  size_t max_fibers = 0;                             ///< as fiber::SchedulerOptions::max_fibers
+  size_t stack_bytes = 0;                            ///< as fiber::SchedulerOptions::stack_bytes
+  uint64_t spin_ns = 0;                              ///< as net::TransportOptions::spin_ns
+  std::function<void(std::string_view)> on_warning;  ///< called for fibers that hold the thread; may be empty
 };
 
-/// What the worker's thread does beside its fibers, outside of them; must not wait.
-class RoundHook {
+/// The work of a worker's owner at each poll of the network. Called on the worker's thread, outside of fibers, so it
+/// must not wait.
+class PollHook {
  public:
-  /// Called before the network is polled: sends the requests that the round has gathered. Returns the time at which
-  /// the poll must end at the latest.
+  /// Called before each poll, to send the requests that the round has gathered. Returns the time at which the poll
+  /// must end at the latest.
   virtual uint64_t before_poll() = 0;
-  /// After it.
+  /// Called after each poll.
   virtual void after_poll(uint64_t now_ns) = 0;
 
  protected:
-  ~RoundHook() = default;
+  ~PollHook() = default;
 };
 
-/// One thread with a fiber scheduler whose idle hook polls one transport.
+/// A thread with a fiber scheduler, whose idle hook polls one transport.
 ///
-/// Owner: a client or a recoverer. start() returns when the thread runs; stop() ends it when its last fiber has ended.
-/// Threads: call(), call_without_fiber(), spawn(), on_worker() and stop() from any, the rest from the worker's own.
+/// Owner: a client or the recoverer. start() returns when the thread runs; stop() ends the thread when its last fiber
+/// has ended. Threads: call(), call_without_fiber(), spawn(), on_worker() and stop() from any thread, the others from
+/// the worker's own.
 class Worker {
  public:
+  /// Starts the thread. Errors as net::make_transport().
   static Result<std::unique_ptr<Worker>> start(const WorkerOptions& options);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Runs `function` in a fiber and waits for its end; at once if the caller is a fiber of this worker. False if no
-  /// fiber could be made, or the worker has stopped: the function did not run. What it throws is thrown here.
+  /// Runs `function` in a fiber and waits for its end. If the caller is a fiber of this worker, the function runs in
+  /// it directly. False: no fiber could be made, or the worker has stopped, and the function did not run. An
+  /// exception of the function is thrown here.
   bool call(const std::function<void()>& function);
-  /// Runs `function`, which must not wait, on the worker's thread and waits for its end; at once if the caller runs
-  /// there. Needs no fiber, so it works while all are in use. False only if the worker has stopped. What it throws is
-  /// thrown here.
+  /// Runs `function`, which must not wait, on the worker's thread, and waits for its end. If the caller runs there,
+  /// the function runs directly. Needs no fiber, so it also works when all fibers are in use. False: the worker has
+  /// stopped. An exception of the function is thrown here.
   bool call_without_fiber(const std::function<void()>& function);
-  /// A fiber from any thread; false as call(). `body` is destroyed uncalled then.
+  /// Runs `body` in a new fiber and does not wait. If the fiber cannot be made, `body` is destroyed without a call.
   void spawn(fiber::Task body);
+  /// Whether the caller runs on the worker's thread.
   bool on_worker() const {
-    // relaxed: the worker's thread reads what it wrote; on any other, `own` is not the scheduler that runs anyway.
+    // Relaxed: the worker's thread reads its own store. On any other thread current() is another scheduler or null,
+    // so a stale value does not change the result.
     const fiber::FiberScheduler* own = own_.load(std::memory_order_relaxed);
     return own != nullptr && fiber::FiberScheduler::current() == own;
   }
-  /// Ends the thread when no fiber lives any more.
+  /// Stops the scheduler, and returns when the last fiber and the thread have ended.
   void stop();
 
-  void set_hook(RoundHook* hook) { hook_ = hook; }
+  /// Sets the hook of all later polls; null: none.
+  void set_hook(PollHook* hook) { hook_ = hook; }
   fiber::FiberScheduler& scheduler() { return *scheduler_; }
   net::Transport& transport() { return *transport_; }
   uint64_t now_ns() const { return scheduler_->now_ns(); }
-  /// Counters may be read by any thread.
+  /// The counters of the transport. Any thread may read them.
   const net::TransportCounters& transport_counters() const { return transport_->counters(); }
 
  private:
@@ -77,18 +85,18 @@ class Worker {
   Status set_up();
   void run();
   void run_round(uint64_t timeout_ns);
-  void warn_of_long_hold(const fiber::LongHold& hold);
+  void warn_of_stall(const fiber::FiberStall& hold);
 
   const WorkerOptions options_;
   Thread thread_;
-  Happening started_;
-  Status set_up_;           // how it went; written before started_
-  Happening told_to_stop_;  // stop() touches scheduler and transport no more
+  OneShotEvent started_;
+  Status setup_status_;          // result of set_up(); written before started_
+  OneShotEvent stop_requested_;  // stop() has made its last access to scheduler and transport
   // The worker's thread only; the pointers do not change between start() and stop().
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<fiber::FiberScheduler> scheduler_;
-  std::atomic<const fiber::FiberScheduler*> own_{nullptr};  // scheduler_ while the thread runs, for others to compare
-  RoundHook* hook_ = nullptr;
+  std::atomic<const fiber::FiberScheduler*> own_{nullptr};  // scheduler_ while the thread runs, for on_worker()
+  PollHook* hook_ = nullptr;
   uint64_t last_warning_ns_ = 0;
 };
 

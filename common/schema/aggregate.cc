@@ -8,8 +8,11 @@
 namespace loam {
 namespace {
 
+/// Slots of the hash table of an empty GroupTable. The number of slots is always a power of two.
 constexpr size_t kFirstSlots = 64;
 
+/// Hashes the key of a group eight bytes at a time, by a multiplication to 128 bits whose halves are combined, as in
+/// wyhash.
 uint64_t hash_bytes(Bytes bytes) {
   uint64_t h = 0x9e3779b97f4a7c15u ^ bytes.size();
   const auto mix = [&h](uint64_t word) {
@@ -28,11 +31,12 @@ uint64_t hash_bytes(Bytes bytes) {
   return h;
 }
 
-/// One value of a group's key: presence, then the value in a form in which equal values have equal bytes.
+/// Appends a value to the key of a group: a byte that says that it is present, and then the value in a form in which
+/// equal values have equal bytes.
 template <class T>
 void put_number(ByteWriter& out, T value) {
   if constexpr (std::is_floating_point_v<T>) {
-    if (value == 0) value = 0;  // -0
+    if (value == 0) value = 0;  // -0 becomes +0
     if (std::isnan(value)) value = std::numeric_limits<T>::quiet_NaN();
   }
   out.put<uint8_t>(1);
@@ -45,6 +49,7 @@ void put_text(ByteWriter& out, std::string_view text) {
   out.put_raw(as_bytes(text));
 }
 
+/// Appends a value that is not NULL to the key of a group. It is a field of a row, or a column and a row of a chunk.
 template <class Source, class... At>
 void put_key(ByteWriter& out, FieldType type, const Source& source, At... at) {
   switch (type) {
@@ -65,9 +70,10 @@ void put_key(ByteWriter& out, FieldType type, const Source& source, At... at) {
 
 bool is_extreme(AggregateOp op) { return op == AggregateOp::kMin || op == AggregateOp::kMax; }
 
-/// `order` is that of the new value to the one there is.
+/// Whether a new value replaces the present extreme. `order` is the order of the new value and the present one.
 bool better(AggregateOp op, std::weak_ordering order) { return op == AggregateOp::kMin ? order < 0 : order > 0; }
 
+/// An integer of any width, as int64. `at` as for put_key().
 template <class Source, class... At>
 int64_t get_integer(FieldType type, const Source& source, At... at) {
   switch (type) {
@@ -80,17 +86,18 @@ int64_t get_integer(FieldType type, const Source& source, At... at) {
   }
 }
 
+/// A float of any width, as double. `at` as for put_key().
 template <class Source, class... At>
 double get_real(FieldType type, const Source& source, At... at) {
   if (type == FieldType::kFloat32) return static_cast<double>(source.template get<float>(at...));
   return source.template get<double>(at...);
 }
 
-void take_integer(AggregateOp op, int64_t value, Accumulator& into) {
+void update_integer_extreme(AggregateOp op, int64_t value, Accumulator& into) {
   if (into.count == 0 || better(op, value <=> static_cast<int64_t>(into.whole))) into.whole = value;
 }
 
-void take_real(AggregateOp op, double value, Accumulator& into) {
+void update_real_extreme(AggregateOp op, double value, Accumulator& into) {
   if (into.count == 0 || better(op, compare_floats(value, into.real))) into.real = value;
 }
 
@@ -114,6 +121,7 @@ void GroupTable::clear() {
   key_ends_.clear();
   accumulators_.clear();
   slots_.assign(kFirstSlots, 0);
+  // Without group-by there is one group, even if the query selects no row.
   if (group_by_.empty()) {
     groups_ = 1;
     key_ends_.push_back(0);
@@ -136,9 +144,9 @@ Status GroupTable::reserve(std::vector<T>& items, size_t more) {
   const size_t before = items.capacity() * sizeof(T);
   const size_t capacity = std::max(items.size() + more, items.capacity() * 2);
   // The old and the new memory are both held until the items have moved.
-  if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->take(capacity * sizeof(T)));
+  if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->acquire(capacity * sizeof(T)));
   items.reserve(capacity);
-  if (account_ != nullptr) account_->give_back(before);
+  if (account_ != nullptr) account_->release(before);
   return ok_status();
 }
 
@@ -150,14 +158,15 @@ Status GroupTable::make_room(size_t key_bytes) {
 
 Status GroupTable::check_texts() {
   if (text_bytes_ > max_bytes_) return over_limit();
-  if (account_ == nullptr || text_capacity_ <= text_taken_) return ok_status();
-  const size_t more = text_capacity_ - std::exchange(text_taken_, text_capacity_);
-  return account_->take(more);
+  if (account_ == nullptr || text_capacity_ <= text_reserved_) return ok_status();
+  const size_t more = text_capacity_ - std::exchange(text_reserved_, text_capacity_);
+  return account_->acquire(more);
 }
 
 Status GroupTable::grow() {
+  // The new hash table has twice the size. Both tables are held until all groups are in the new one.
   const size_t before = slots_.size() * sizeof(uint32_t);
-  if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->take(2 * before));
+  if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->acquire(2 * before));
   std::vector<uint32_t> slots(slots_.size() * 2, 0);
   const size_t mask = slots.size() - 1;
   for (size_t group = 0; group < groups_; ++group) {
@@ -167,10 +176,11 @@ Status GroupTable::grow() {
     slots[slot] = static_cast<uint32_t>(group + 1);
   }
   slots_ = std::move(slots);
-  if (account_ != nullptr) account_->give_back(before);
+  if (account_ != nullptr) account_->release(before);
   return ok_status();
 }
 
+/// Returns the group with this key, and adds it if there is none.
 Result<size_t> GroupTable::group_of(Bytes key) {
   const size_t mask = slots_.size() - 1;
   size_t slot = hash_bytes(key) & mask;
@@ -179,6 +189,7 @@ Result<size_t> GroupTable::group_of(Bytes key) {
     const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
     if (equal(key, Bytes(keys_).subspan(begin, key_ends_[group] - begin))) return group;
   }
+  // The hash table has at most four slots for each group, because grow() doubles it when half of them are used.
   const size_t group_bytes = aggregates_.size() * sizeof(Accumulator) + sizeof(size_t) + 4 * sizeof(uint32_t);
   const size_t bytes = keys_.size() + key.size() + text_bytes_ + (groups_ + 1) * group_bytes;
   if (groups_ >= max_groups_ || bytes > max_bytes_) return over_limit();
@@ -194,12 +205,12 @@ Result<size_t> GroupTable::group_of(Bytes key) {
   return groups_ - 1;
 }
 
-void GroupTable::take_text(const Column& column, std::string_view value, Accumulator& into) {
+void GroupTable::update_text_extreme(const Column& column, std::string_view value, Accumulator& into) {
   if (into.count != 0 && !better(column.op, value <=> std::string_view(into.text))) return;
   text_bytes_ = text_bytes_ - into.text.size() + value.size();
   const size_t before = into.text.capacity();
   into.text = value;
-  text_capacity_ += into.text.capacity() - before;  // never negative: a text keeps its memory
+  text_capacity_ += into.text.capacity() - before;  // never negative, because an assignment keeps the capacity
 }
 
 void GroupTable::accumulate(const Column& column, const RowView& row, Accumulator& into) {
@@ -210,11 +221,11 @@ void GroupTable::accumulate(const Column& column, const RowView& row, Accumulato
   if (row.is_null(column.field)) return;
   if (is_extreme(column.op)) {
     if (is_variable(column.type)) {
-      take_text(column, row.text(column.field), into);
+      update_text_extreme(column, row.text(column.field), into);
     } else if (is_float(column.type)) {
-      take_real(column.op, get_real(column.type, row, column.field), into);
+      update_real_extreme(column.op, get_real(column.type, row, column.field), into);
     } else {
-      take_integer(column.op, get_integer(column.type, row, column.field), into);
+      update_integer_extreme(column.op, get_integer(column.type, row, column.field), into);
     }
   } else if (column.op != AggregateOp::kCount) {
     if (is_float(column.type)) {
@@ -245,6 +256,7 @@ Status GroupTable::add(const RowView& row) {
   return check_texts();
 }
 
+/// Merges the partial columns of one aggregate, which begin at column `at`, and returns the column after them.
 size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, size_t at, size_t row, Accumulator& into) {
   if (column.op == AggregateOp::kCountAll || column.op == AggregateOp::kCount) {
     into.count += partial.get<int64_t>(at, row);
@@ -253,19 +265,19 @@ size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, siz
   if (is_extreme(column.op)) {
     if (partial.is_null(at, row)) return at + 1;
     if (is_variable(column.type)) {
-      take_text(column, partial.text(at, row), into);
+      update_text_extreme(column, partial.text(at, row), into);
     } else if (is_float(column.type)) {
-      take_real(column.op, get_real(column.type, partial, at, row), into);
+      update_real_extreme(column.op, get_real(column.type, partial, at, row), into);
     } else {
-      take_integer(column.op, get_integer(column.type, partial, at, row), into);
+      update_integer_extreme(column.op, get_integer(column.type, partial, at, row), into);
     }
-    ++into.count;
+    ++into.count;  // for an extreme, only 0 or more matters: whether there is a value
     return at + 1;
   }
   if (is_float(column.type)) {
     into.real += partial.get<double>(at++, row);
   } else {
-    // As unsigned numbers: what a broken node sends wraps around, and is no undefined behaviour.
+    // Unsigned arithmetic: sums of a faulty storage node wrap around instead of causing undefined behaviour.
     using Unsigned = unsigned __int128;
     const auto high = static_cast<Unsigned>(static_cast<uint64_t>(partial.get<int64_t>(at++, row)));
     const auto low = static_cast<Unsigned>(partial.get<uint64_t>(at++, row));
@@ -296,6 +308,7 @@ Status GroupTable::merge(const ChunkView& partial, size_t row) {
   return check_texts();
 }
 
+/// Appends the values of the key of a group, and returns their number.
 size_t GroupTable::append_key(size_t group, ChunkBuilder& out) const {
   const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
   ByteReader in(Bytes(keys_).subspan(begin, key_ends_[group] - begin));
@@ -304,6 +317,7 @@ size_t GroupTable::append_key(size_t group, ChunkBuilder& out) const {
       out.append_null(i);
       continue;
     }
+    // Only the width of a value matters, because its bytes are copied as they are.
     switch (fixed_width(schema_.field(group_by_[i]).type)) {
       case 2:
         out.append(i, in.get<int16_t>());
@@ -350,6 +364,7 @@ void GroupTable::append_partial(size_t group, ChunkBuilder& out) {
         if (is_float(column.type)) {
           out.append(at++, from->real);
         } else {
+          // The exact sum of 128 bits travels as two columns.
           out.append(at++, static_cast<int64_t>(from->whole >> 64));
           out.append(at++, static_cast<uint64_t>(from->whole));
         }
@@ -363,7 +378,8 @@ void GroupTable::append_partial(size_t group, ChunkBuilder& out) {
 
 Status GroupTable::append_result(size_t group, ChunkBuilder& out) {
   const Accumulator* from = accumulators(group);
-  for (size_t i = 0; i < aggregates_.size(); ++i) {  // before anything is appended
+  // Check all sums before the first append, so that an error leaves no incomplete row in `out`.
+  for (size_t i = 0; i < aggregates_.size(); ++i) {
     if (aggregates_[i].op != AggregateOp::kSum || is_float(aggregates_[i].type)) continue;
     if (from[i].whole != static_cast<int64_t>(from[i].whole)) {
       return {StatusCode::kOverflow, names_[group_by_.size() + i] + " is outside of the range of int64"};

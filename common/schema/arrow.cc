@@ -8,6 +8,7 @@
 namespace loam {
 namespace {
 
+/// The format string of a type in the Arrow C data interface.
 const char* format_of(FieldType type) {
   switch (type) {
     case FieldType::kInt16:
@@ -32,14 +33,16 @@ const char* format_of(FieldType type) {
   return "n";
 }
 
-/// What one exported struct keeps alive. A child that was moved to another struct (its release is null here) is no
-/// longer the parent's to release; each child owns what it needs by itself.
+/// Owns the memory to which an exported ArrowSchema points. Each child has a holder of its own, because a consumer may
+/// move a child into another struct and release it later than its parent. The move sets `release` of the child in the
+/// parent to null.
 struct SchemaHolder {
   std::string name;
   std::vector<ArrowSchema> children;
   std::vector<ArrowSchema*> child_pointers;
 };
 
+/// Owns the memory to which an exported ArrowArray points, and keeps the chunk alive. As SchemaHolder.
 struct ArrayHolder {
   std::shared_ptr<const Chunk> chunk;
   std::array<const void*, 3> buffers{};
@@ -103,7 +106,7 @@ void export_schema(const ResultSchema& schema, ArrowSchema* out) {
 void export_chunk(const std::shared_ptr<const Chunk>& chunk, ArrowArray* out) {
   const ChunkView& view = chunk->view();
   auto holder = std::make_unique<ArrayHolder>();
-  holder->chunk = chunk;  // each child needs it too
+  holder->chunk = chunk;  // each child keeps it alive too, because it may outlive the parent
   holder->children.resize(view.columns());
   for (size_t i = 0; i < view.columns(); ++i) {
     const ChunkView::Column& column = view.column(i);

@@ -1,4 +1,4 @@
-// Chunks as Arrow arrays, through the Arrow C data interface: no copy, no dependency on an Arrow library.
+// Export of chunks as Arrow arrays by the Arrow C data interface, without a copy and without an Arrow library.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,9 @@
 
 #include "common/schema/chunk.h"
 
-// The two structs are the interface's own definition, guarded as its specification asks, so that programs that include
-// Arrow's or nanoarrow's headers too see one definition. https://arrow.apache.org/docs/format/CDataInterface.html
+// The two structs are copied from the specification of the interface, with the guard that it requires. So a program
+// that also includes the headers of Arrow or nanoarrow sees one definition.
+// https://arrow.apache.org/docs/format/CDataInterface.html
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 
@@ -47,11 +48,11 @@ struct ArrowArray {
 
 namespace loam {
 
-/// Fills `out` with a struct type that has one child a column. The caller calls out->release when done with it.
+/// Fills `out` with a struct type that has one child for each column. The caller releases it by out->release.
 void export_schema(const ResultSchema& schema, ArrowSchema* out);
 
-/// Fills `out` with a struct array whose children point into the chunk, which lives until the array and every child
-/// that was moved out of it are released. `out->release` may be called from any thread.
+/// Fills `out` with a struct array whose children point into the chunk. The array keeps the chunk alive until the
+/// array, and every child that was moved out of it, is released. Any thread may call `out->release`.
 void export_chunk(const std::shared_ptr<const Chunk>& chunk, ArrowArray* out);
 
 }  // namespace loam

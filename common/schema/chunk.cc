@@ -15,6 +15,7 @@ Status malformed(std::string message) { return {StatusCode::kMalformed, "chunk: 
 
 size_t bitmap_bytes(size_t rows) { return (rows + 7) / 8; }
 
+/// Number of zeros among the first `rows` bits of a validity bitmap.
 uint32_t count_nulls(const uint8_t* validity, size_t rows) {
   size_t present = 0;
   for (size_t i = 0; i < rows / 8; ++i) present += static_cast<size_t>(std::popcount(validity[i]));
@@ -24,7 +25,7 @@ uint32_t count_nulls(const uint8_t* validity, size_t rows) {
   return static_cast<uint32_t>(rows - present);
 }
 
-/// Offsets ascend from 0 to the size of the values; text is UTF-8 value by value.
+/// Checks a text or blob column: the offsets ascend from 0 to the size of the values, and each text is UTF-8.
 Status check_offsets(const ChunkView::Column& column, size_t rows, uint64_t value_bytes) {
   if (column.offsets[0] != 0) return malformed("the first offset is not zero");
   for (size_t row = 0; row < rows; ++row) {
@@ -64,7 +65,7 @@ void ChunkBuilder::clear() {
 }
 
 void ChunkBuilder::note_present(Column& column, size_t bytes) {
-  if (!column.valid.empty()) {
+  if (!column.valid.empty()) {  // without a bitmap, all values are present
     if (column.count % 8 == 0) column.valid.push_back(0);
     column.valid[column.count / 8] |= static_cast<uint8_t>(1u << (column.count % 8));
   }
@@ -75,7 +76,7 @@ void ChunkBuilder::note_present(Column& column, size_t bytes) {
 void ChunkBuilder::append_null(size_t index) {
   Column& column = columns_[index];
   LOAM_DCHECK(schema_.columns[index].nullable, "NULL in a column that has none");
-  if (column.nulls == 0) {  // so far everything was present, and there was no bitmap
+  if (column.nulls == 0) {  // the first NULL: make the bitmap, in which all values so far are present
     column.valid.assign(column.count / 8 + 1, 0xff);
     column.valid.back() = static_cast<uint8_t>((1u << (column.count % 8)) - 1);
     bytes_ += column.valid.size();
@@ -161,6 +162,7 @@ void ChunkBuilder::append_row(std::span<const Value> values) {
 }
 
 Status ChunkBuilder::finish(Buffer& out) {
+  // Each column has at most three buffers, and each of these less than kAlignment bytes of padding.
   if (bytes_ + columns_.size() * 3 * kAlignment > kMaxChunkBytes) {
     const size_t bytes = bytes_;
     clear();
@@ -206,7 +208,7 @@ Result<ChunkView> ChunkView::decode(Bytes bytes, const ResultSchema& schema) {
   if (view.rows_ > kMaxChunkRows) return malformed(std::to_string(view.rows_) + " rows are over the limit");
   if (columns != schema.size()) return malformed("the number of columns is not the query's");
   ByteReader headers(in.get_raw(columns * kColumnHeaderBytes));
-  view.columns_.resize(columns);
+  view.columns_.resize(columns);  // bounded, because it equals the number of columns of the schema
   for (size_t i = 0; i < columns && !in.failed(); ++i) {
     Column& column = view.columns_[i];
     const auto type = headers.get<uint32_t>();

@@ -1,4 +1,4 @@
-// Result chunks: some rows of a result, column by column, in the buffers of the Arrow columnar format.
+// Result chunks: some rows of a query's result, column by column, in the buffers of the Arrow columnar format.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,19 @@
 
 namespace loam {
 
+/// Largest number of rows of a chunk.
 inline constexpr size_t kMaxChunkRows = 65'536;
-/// Bytes of an encoded chunk: the aim of scans (256 KiB) and one row of the largest size fit with room.
+/// Largest size of an encoded chunk in bytes. It has room for the usual size of a scan's chunks (256 KiB) and one row
+/// of the largest size.
 inline constexpr size_t kMaxChunkBytes = 4 << 20;
 
-/// Bytes of a chunk (little-endian, offsets from its first byte, which must lie on a multiple of 8 to be read):
+/// Builds chunks of one result schema. A row is appended column by column from left to right: first any append to
+/// column 0, then exactly one value for each other column.
+///
+/// Owner: one thread. The builder keeps its memory from chunk to chunk.
+///
+/// Encoding of a chunk: little-endian, with offsets from its first byte, which must lie at a multiple of 8 for a
+/// reader in place.
 ///
 ///     u32 rows, u32 columns
 ///     per column: u32 type, u32 null count, u64 bytes of values
@@ -29,22 +37,21 @@ inline constexpr size_t kMaxChunkBytes = 4 << 20;
 ///         text and blob: int32 offsets, rows + 1 of them, the first 0
 ///         values
 ///
-/// The buffers are those of Arrow's C data interface; arrow.h hands them out without a copy.
-///
-/// Collects rows of one result schema. Owned by one thread; keeps its memory from chunk to chunk. A row is appended
-/// column by column from left to right: begin with any append to column 0, and give each column exactly one value a
-/// row.
+/// The buffers are those of Arrow's C data interface; arrow.h exports them without a copy.
 class ChunkBuilder {
  public:
+  /// Begins an empty chunk.
   explicit ChunkBuilder(ResultSchema schema);
 
   const ResultSchema& schema() const { return schema_; }
+  /// Number of complete rows.
   size_t rows() const { return rows_; }
-  /// Size that encode() will have, within 8 bytes a buffer.
+  /// Size of the encoded chunk so far, exact to 8 bytes for each buffer.
   size_t bytes() const { return bytes_; }
 
+  /// Appends NULL to a column.
   void append_null(size_t column);
-  /// T has the column's width and kind (development builds check the width).
+  /// Appends a value to a fixed-width column. T must be the type of the column; development builds check its width.
   template <Scalar T>
   void append(size_t column, T value) {
     Column& c = columns_[column];
@@ -54,26 +61,27 @@ class ChunkBuilder {
     std::memcpy(c.values.data() + at, &value, sizeof(T));
     note_present(c, sizeof(T));
   }
-  /// Room for the next `count` values of a fixed-width column, none of them NULL, to be filled in before anything else
-  /// is appended: 1 ns a value, where append() takes 3.
+  /// Appends `count` values that are not NULL to a fixed-width column, and returns the memory for them. The caller
+  /// writes the values before it appends anything else. This takes 1 ns for each value, append() 3 ns.
   std::byte* extend(size_t column, size_t count);
-  /// Of text and blob columns.
+  /// Appends a value to a text or blob column.
   void append_text(size_t column, std::string_view value);
-  /// `value` is NULL or has the column's type.
+  /// Appends a value that is NULL or has the type of the column.
   void append_value(size_t column, const Value& value);
-  /// A field of a row whose type is the column's.
+  /// Appends a field of a row, whose type is that of the column.
   void append_field(size_t column, const RowView& row, size_t field);
-  /// Ends a row after each column got its value.
+  /// Ends a row, after each column has its value.
   void end_row() { ++rows_; }
-  /// Rows whose columns were appended whole, one after another.
+  /// Ends `count` rows whose values were appended one whole column after another.
   void end_rows(size_t count) { rows_ += count; }
-  /// A whole row.
+  /// Appends a whole row, and ends it.
   void append_row(std::span<const Value> values);
 
-  /// Appends the encoded chunk to `out` and begins an empty one. `out` should be empty or end on a multiple of 8 for
-  /// the chunk to be readable in place. kInvalidArgument, and nothing is appended, if it is over kMaxChunkBytes: who
-  /// ends a chunk at 256 KiB meets that only with a result row that is too large by itself.
+  /// Appends the encoded chunk to `out` and begins an empty one. For readers in place, `out` should be empty or end
+  /// at a multiple of 8. kInvalidArgument: the chunk is larger than kMaxChunkBytes, and nothing is appended. A caller
+  /// that ends each chunk at 256 KiB gets this only for a single row that is too large.
   Status finish(Buffer& out);
+  /// Drops all rows, and begins an empty chunk.
   void clear();
 
  private:
@@ -81,7 +89,7 @@ class ChunkBuilder {
     FieldType type;
     size_t width;  // 0 for text and blob
     Buffer values;
-    std::vector<int32_t> ends;   // of text and blob
+    std::vector<int32_t> ends;   // text and blob: ends of the values
     std::vector<uint8_t> valid;  // empty until the first NULL
     uint32_t nulls = 0;
     uint32_t count = 0;
@@ -94,31 +102,38 @@ class ChunkBuilder {
   size_t bytes_ = 0;
 };
 
-/// Reads an encoded chunk in place. The bytes and the schema outlive it. Validated once by decode(); accessors check
-/// nothing but, in development builds, types and bounds.
+/// Reads an encoded chunk in place. decode() validates the bytes once; the accessors check nothing, except that
+/// development builds check types and bounds. The bytes outlive the view.
 class ChunkView {
  public:
+  /// The buffers of one column.
   struct Column {
     FieldType type = FieldType::kNull;
     uint32_t null_count = 0;
-    const uint8_t* validity = nullptr;  // null if nothing is NULL
-    const int32_t* offsets = nullptr;   // of text and blob
-    const std::byte* values = nullptr;
+    const uint8_t* validity = nullptr;  ///< the validity bitmap; null: no value is NULL
+    const int32_t* offsets = nullptr;   ///< the offsets of a text or blob column; null for other types
+    const std::byte* values = nullptr;  ///< the values
   };
 
+  /// A view without rows and columns.
   ChunkView() = default;
-  /// kMalformed: sizes, types, offsets, null counts, NULL in a column that has none, text that is not UTF-8, or limits.
-  /// kInvalidArgument if `bytes` does not begin on a multiple of 8 (use Chunk, which copies).
+  /// Validates a chunk. kMalformed: wrong sizes, types, offsets or null counts, a NULL in a column that is not
+  /// nullable, text that is not UTF-8, or an exceeded limit. kInvalidArgument: `bytes` does not begin at a multiple
+  /// of 8; Chunk accepts such bytes and copies them.
   static Result<ChunkView> decode(Bytes bytes, const ResultSchema& schema);
 
+  /// Number of rows.
   size_t rows() const { return rows_; }
+  /// Number of columns.
   size_t columns() const { return columns_.size(); }
   const Column& column(size_t index) const { return columns_[index]; }
 
+  /// Whether a value is NULL.
   bool is_null(size_t column, size_t row) const {
     const uint8_t* validity = columns_[column].validity;
     return validity != nullptr && ((validity[row / 8] >> (row % 8)) & 1) == 0;
   }
+  /// A value of a fixed-width column; T must be the type of the column. 0 if it is NULL.
   template <Scalar T>
   T get(size_t column, size_t row) const {
     const Column& c = columns_[column];
@@ -128,20 +143,21 @@ class ChunkView {
     std::memcpy(&value, c.values + row * sizeof(T), sizeof(T));
     return value;
   }
-  /// All values of a fixed-width column; NULLs are zero.
+  /// All values of a fixed-width column; T must be the type of the column. A NULL is 0.
   template <Scalar T>
   std::span<const T> values(size_t column) const {
     const Column& c = columns_[column];
     LOAM_DCHECK(fixed_width(c.type) == sizeof(T), "the type asked for is not the column's");
     return {reinterpret_cast<const T*>(c.values), rows_};  // the buffer is 8-byte aligned
   }
+  /// A value of a text or blob column. Empty if it is NULL.
   std::string_view text(size_t column, size_t row) const {
     const Column& c = columns_[column];
     LOAM_DCHECK(c.offsets != nullptr && row < rows_, "not a text or blob column, or no such row");
     return {reinterpret_cast<const char*>(c.values) + c.offsets[row],
             static_cast<size_t>(c.offsets[row + 1] - c.offsets[row])};
   }
-  /// Any value (copies text).
+  /// A value of any column. Copies text.
   Value value(size_t column, size_t row) const;
 
  private:
@@ -149,12 +165,12 @@ class ChunkView {
   size_t rows_ = 0;
 };
 
-/// A chunk that owns its bytes: what applications get. Immutable; share it by shared_ptr.
+/// A chunk that owns its bytes, as applications receive it. Immutable. Threads: any; they share it by shared_ptr.
 class Chunk {
  public:
-  /// Copies `bytes` (they may lie anywhere) and validates them; errors as ChunkView::decode.
+  /// Copies `bytes`, of any alignment, and validates them. Errors as ChunkView::decode().
   static Result<std::shared_ptr<const Chunk>> decode(Bytes bytes, std::shared_ptr<const ResultSchema> schema);
-  /// Takes the buffer without a copy.
+  /// Takes over a buffer without a copy, and validates it. Errors as ChunkView::decode().
   static Result<std::shared_ptr<const Chunk>> adopt(Buffer bytes, std::shared_ptr<const ResultSchema> schema);
 
   const ResultSchema& schema() const { return *schema_; }
@@ -169,7 +185,7 @@ class Chunk {
 
   Buffer bytes_;
   std::shared_ptr<const ResultSchema> schema_;
-  ChunkView view_;  // into bytes_
+  ChunkView view_;  // reads bytes_
 };
 
 }  // namespace loam

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/schema/arrow.h"
-#include "common/schema/random_schema.h"
+#include "common/testing/random_schema.h"
 
 namespace loam {
 namespace {
@@ -49,7 +49,7 @@ TEST(Chunk, ModelOfBuildingAndReading) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int round = 0; round < 300; ++round) {
     const Sample sample = random_sample(random, 40);
-    Buffer shifted(sample.bytes.size() + 1);  // Chunk::decode copies, so any place will do
+    Buffer shifted(sample.bytes.size() + 1);  // Chunk::decode() copies, so the bytes may have any alignment
     std::copy(sample.bytes.begin(), sample.bytes.end(), shifted.begin() + 1);
     const auto chunk = Chunk::decode(Bytes(shifted).subspan(1), sample.schema);
     ASSERT_TRUE(chunk.ok()) << chunk.status().to_string();
@@ -121,7 +121,7 @@ TEST(Chunk, MalformedChunks) {
   EXPECT_EQ(with(16, 8), StatusCode::kMalformed);     // one value in a
   EXPECT_EQ(with(28, 2), StatusCode::kMalformed);     // two NULLs in b
   EXPECT_EQ(with(28, 3), StatusCode::kMalformed);     // more NULLs than rows
-  EXPECT_EQ(with(39, 0xff), StatusCode::kMalformed);  // an absurd size
+  EXPECT_EQ(with(39, 0xff), StatusCode::kMalformed);  // more bytes of values than the chunk has
   EXPECT_EQ(with(56, 3), StatusCode::kMalformed);     // no NULL
   EXPECT_EQ(with(64, 1), StatusCode::kMalformed);     // begins at 1
   EXPECT_EQ(with(68, 3), StatusCode::kMalformed);     // falls
@@ -211,7 +211,7 @@ TEST(Arrow, ArraysPointIntoTheChunkAndOutliveIt) {
   EXPECT_EQ(static_cast<const int32_t*>(t->buffers[1])[2], 3);
   EXPECT_EQ(std::string_view(static_cast<const char*>(t->buffers[2]), 3), "abc");
 
-  ArrowArray moved = *array.children[2];  // as consumers do: take a child, then release the rest
+  ArrowArray moved = *array.children[2];  // as consumers do: move a child, then release the parent
   array.children[2]->release = nullptr;
   array.release(&array);
   EXPECT_EQ(array.release, nullptr);

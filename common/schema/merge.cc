@@ -10,7 +10,7 @@
 namespace loam {
 namespace {
 
-constexpr size_t kChunkBytes = 256 << 10;  // a chunk is sent when it has grown to this
+constexpr size_t kChunkBytes = 256 << 10;  // a chunk goes to the sink when it has reached this size
 
 }  // namespace
 
@@ -42,7 +42,7 @@ class ResultMerger::Impl {
     return pass(partial);
   }
 
-  bool satisfied() const { return query_.limit != 0 && passed_ >= query_.limit; }
+  bool limit_reached() const { return query_.limit != 0 && passed_ >= query_.limit; }
 
   Status finish() {
     if (groups_) {
@@ -52,7 +52,7 @@ class ResultMerger::Impl {
       }
     }
     if (top_) {
-      for (const TopRows::Row& row : top_->take()) {
+      for (const TopRows::Row& row : top_->take_sorted()) {
         builder_.append_row(row.values);
         LOAM_RETURN_IF_ERROR(send_if_full());
       }
@@ -64,17 +64,19 @@ class ResultMerger::Impl {
   const std::shared_ptr<const ResultSchema>& result_schema() const { return result_; }
 
  private:
+  /// Adds a row of a partial chunk, whose last column is the field of the top-k.
   Status add_to_top(const ChunkView& view, size_t row) {
     Value by = view.value(view.columns() - 1, row);
-    if (!top_->wants(by)) return ok_status();
+    if (!top_->qualifies(by)) return ok_status();
     std::vector<Value> values(view.columns() - 1);
     for (size_t i = 0; i < values.size(); ++i) values[i] = view.value(i, row);
     return top_->add(std::move(by), std::move(values));
   }
 
-  /// A projection's chunk is the result's; only the one that crosses the limit is cut.
+  /// Passes on a chunk of a projection, whose partial schema equals the result schema. Copies rows only from the chunk
+  /// that crosses the limit.
   Status pass(const std::shared_ptr<const Chunk>& partial) {
-    if (partial->rows() == 0 || satisfied()) return ok_status();
+    if (partial->rows() == 0 || limit_reached()) return ok_status();
     if (query_.limit == 0 || partial->rows() <= query_.limit - passed_) {
       passed_ += partial->rows();
       return sink_(partial);
@@ -115,7 +117,7 @@ ResultMerger::~ResultMerger() = default;
 const std::shared_ptr<const ResultSchema>& ResultMerger::partial_schema() const { return impl_->partial_schema(); }
 const std::shared_ptr<const ResultSchema>& ResultMerger::result_schema() const { return impl_->result_schema(); }
 Status ResultMerger::add(const std::shared_ptr<const Chunk>& partial) { return impl_->add(partial); }
-bool ResultMerger::satisfied() const { return impl_->satisfied(); }
+bool ResultMerger::limit_reached() const { return impl_->limit_reached(); }
 Status ResultMerger::finish() { return impl_->finish(); }
 
 }  // namespace loam

@@ -1,4 +1,4 @@
-// Puts the results of several storage nodes together.
+// Merging of the results of several storage nodes.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,13 @@
 
 namespace loam {
 
-/// Turns partial chunks (Query::partial_schema) of any number of nodes into the result (Query::result_schema).
+/// Merges the partial chunks of any number of storage nodes (Query::partial_schema()) into the result of a query
+/// (Query::result_schema()).
 ///
-/// Projections pass through as they come (up to the limit); a top-k keeps the best k and comes at the end, in order;
-/// aggregates are merged group by group and come at the end. Owned by one thread; the schema outlives it. Does no I/O.
+/// The rows of a projection pass through as they arrive, up to the limit. A top-k keeps its k best rows and returns
+/// them in order at the end. Aggregates are merged group by group and returned at the end.
+///
+/// Owner: one thread. The schema outlives the merger. Does no I/O.
 class ResultMerger {
  public:
   /// Receives chunks of the result schema.
@@ -30,11 +33,13 @@ class ResultMerger {
   const std::shared_ptr<const ResultSchema>& partial_schema() const;
   const std::shared_ptr<const ResultSchema>& result_schema() const;
 
-  /// One chunk from a node, of the partial schema. Errors: the sink's, or kInvalidArgument for too many groups.
+  /// Adds a partial chunk of a storage node. kInvalidArgument: there are too many groups, or their rows need too much
+  /// memory. Other errors come from the sink.
   Status add(const std::shared_ptr<const Chunk>& partial);
-  /// The limit is reached: more chunks would be dropped, the nodes' scans may be cancelled.
-  bool satisfied() const;
-  /// Every node is done. kOverflow if an integer sum leaves int64.
+  /// Whether the limit is reached. The merger drops further chunks, so the caller may cancel the scans.
+  bool limit_reached() const;
+  /// Ends the result, after the chunks of all storage nodes were added. kOverflow: an integer sum does not fit into
+  /// int64.
   Status finish();
 
  private:

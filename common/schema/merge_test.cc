@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "common/schema/aggregate.h"
-#include "common/schema/random_schema.h"
 #include "common/schema/top_rows.h"
+#include "common/testing/random_schema.h"
 
 namespace loam {
 namespace {
@@ -127,7 +127,7 @@ TEST(Merge, ModelOfAggregatesOverSeveralNodes) {
   EXPECT_GT(groups, 500u);
 }
 
-TEST(Merge, IntegerSumsOverflowByTheirResultNotOnTheWay) {
+TEST(Merge, IntegerSumsOverflowOnlyInTheResult) {
   const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
   Query query;
   query.aggregates = {{AggregateOp::kSum, 0}, {AggregateOp::kAvg, 0}};
@@ -168,10 +168,10 @@ TEST(Merge, TopKOfSeveralNodes) {
         const Row row = testing::random_row(random, schema);
         const Value by = row[query.top_k->field], selected = row[query.select[0]];
         all.push_back({by, selected});
-        ASSERT_TRUE(!top.wants(by) || top.add(by, {selected}).ok());
+        ASSERT_TRUE(!top.qualifies(by) || top.add(by, {selected}).ok());
       }
       ChunkBuilder builder(*merger.partial_schema());
-      for (const TopRows::Row& row : top.take()) builder.append_row(std::vector<Value>{row.values[0], row.by});
+      for (const TopRows::Row& row : top.take_sorted()) builder.append_row(std::vector<Value>{row.values[0], row.by});
       ASSERT_TRUE(merger.add(to_chunk(builder, merger.partial_schema())).ok());
     }
     ASSERT_TRUE(merger.finish().ok());
@@ -179,7 +179,7 @@ TEST(Merge, TopKOfSeveralNodes) {
       return query.top_k->descending ? a[0].compare(b[0]) > 0 : a[0].compare(b[0]) < 0;
     });
     ASSERT_EQ(collector.rows.size(), std::min<size_t>(query.top_k->k, all.size()));
-    // Which of equal rows come is open: each delivered row must exist under the expected value of the order.
+    // Rows with equal values are interchangeable: each returned row must exist and have the expected value.
     Rows candidates(all.begin(), all.end());
     for (size_t i = 0; i < collector.rows.size(); ++i) {
       const auto found = candidates.find({all[i][0], collector.rows[i][0]});
@@ -198,7 +198,7 @@ TEST(Merge, LimitCutsTheLastChunk) {
   ResultMerger merger(schema, query, collector.sink());
   ChunkBuilder builder(*merger.partial_schema());
   for (int chunk = 0; chunk < 3; ++chunk) {
-    EXPECT_EQ(merger.satisfied(), chunk == 2);
+    EXPECT_EQ(merger.limit_reached(), chunk == 2);
     for (int i = 0; i < 3; ++i) builder.append_row(std::vector<Value>{Value::int64(chunk * 3 + i)});
     ASSERT_TRUE(merger.add(to_chunk(builder, merger.partial_schema())).ok());
   }
@@ -218,7 +218,7 @@ TEST(Merge, LimitsOfGroups) {
   };
   GroupTable few(schema, query, 100);
   for (int64_t x = 0; x < 100; ++x) ASSERT_EQ(add(few, x, "a"), StatusCode::kOk);
-  EXPECT_EQ(add(few, 7, "b"), StatusCode::kOk);  // a group that is there
+  EXPECT_EQ(add(few, 7, "b"), StatusCode::kOk);  // an existing group
   EXPECT_EQ(add(few, 100, "a"), StatusCode::kInvalidArgument);
   EXPECT_EQ(few.groups(), 100u);
   few.clear();
@@ -227,20 +227,20 @@ TEST(Merge, LimitsOfGroups) {
 
   GroupTable small(schema, query, kMaxGroups, 10'000);
   EXPECT_EQ(add(small, 1, std::string(6'000, 'a')), StatusCode::kOk);
-  EXPECT_EQ(add(small, 1, std::string(6'000, 'b')), StatusCode::kOk);  // replaces it
+  EXPECT_EQ(add(small, 1, std::string(6'000, 'b')), StatusCode::kOk);  // replaces the text of the group
   EXPECT_EQ(add(small, 2, std::string(6'000, 'a')), StatusCode::kInvalidArgument);
 }
 
 TEST(Merge, LimitOfTheMemoryOfATopK) {
   TopRows top({0, 3, true}, 10'000);
   const auto add = [&](int64_t by, size_t size) {
-    EXPECT_TRUE(top.wants(Value::int64(by)));
+    EXPECT_TRUE(top.qualifies(Value::int64(by)));
     return top.add(Value::int64(by), {Value::text(std::string(size, 'x'))}).code();
   };
   EXPECT_EQ(add(1, 4'000), StatusCode::kOk);
   EXPECT_EQ(add(2, 2'000), StatusCode::kOk);
   EXPECT_EQ(add(3, 2'000), StatusCode::kOk);
-  EXPECT_EQ(add(4, 4'000), StatusCode::kOk);  // takes the place of the first
+  EXPECT_EQ(add(4, 4'000), StatusCode::kOk);  // replaces the row with value 1
   EXPECT_EQ(add(5, 8'000), StatusCode::kInvalidArgument);
 }
 

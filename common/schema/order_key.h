@@ -1,4 +1,5 @@
-// Images of values in int64 that keep their order, so that one comparison of integers serves every type.
+// Order keys: numbers of type int64 that have the order of the values, so that one comparison of integers suffices
+// for every type.
 #pragma once
 
 #include <algorithm>
@@ -15,28 +16,28 @@ inline constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
 inline constexpr uint64_t kSignBit = uint64_t{1} << 63;
 }  // namespace order_key_detail
 
-/// Order-preserving image of a float in the integers, in the order of docs/semantics.md: NaN highest, -0 equal to +0.
+/// The order key of a float. It has the order of docs/semantics.md: NaN is the highest, and -0 equals +0.
 inline int64_t order_key(double value) {
   if (value != value) return order_key_detail::kHighest;
   const auto bits = std::bit_cast<int64_t>(value + 0.0);      // -0 + 0 is +0
-  return bits ^ ((bits >> 63) & order_key_detail::kHighest);  // negative numbers fall as their bits rise
+  return bits ^ ((bits >> 63) & order_key_detail::kHighest);  // inverts the order of negative numbers
 }
 
-/// A float with this order key.
+/// The float that has this order key.
 inline double float_of_key(int64_t key) {
   if (key == order_key_detail::kHighest) return std::numeric_limits<double>::quiet_NaN();
   return std::bit_cast<double>(key ^ ((key >> 63) & order_key_detail::kHighest));
 }
 
-/// The first eight bytes of a text, zeros behind its end, as a number in the order of the bytes: of two texts with
-/// different heads the one with the lower head is the lower one.
+/// The order key of the first eight bytes of a text, padded with zeros. Of two texts with different head keys, the
+/// one with the lower key is the lower text.
 inline int64_t head_key(std::string_view text) {
   uint64_t bytes = 0;
   std::memcpy(&bytes, text.data(), std::min(text.size(), sizeof bytes));
   return static_cast<int64_t>(__builtin_bswap64(bytes) ^ order_key_detail::kSignBit);
 }
 
-/// The same of the text read backwards.
+/// The order key of the last eight bytes of a text, read backwards and padded with zeros.
 inline int64_t tail_key(std::string_view text) {
   uint64_t bytes = 0;
   const size_t n = std::min(text.size(), sizeof bytes);

@@ -50,6 +50,7 @@ Status check_predicate(const Predicate& predicate, const Schema& schema) {
   return ok_status();
 }
 
+/// The bytes of the operands that count against kMaxSelectionBytes.
 size_t operand_bytes(const Predicate& predicate) {
   size_t bytes = 0;
   for (const Value& operand : predicate.operands) {
@@ -58,7 +59,7 @@ size_t operand_bytes(const Predicate& predicate) {
   return bytes;
 }
 
-/// Order of the row's field (not NULL) and an operand of its type.
+/// Compares a field of the row, which is not NULL, with an operand of the same type.
 std::weak_ordering compare_field(const RowView& row, size_t field, const Value& operand) {
   switch (row.schema().field(field).type) {
     case FieldType::kInt16:
@@ -160,13 +161,14 @@ Result<Selection> Selection::decode(ByteReader& in) {
   const size_t clauses = limited(in.get_count(1), kMaxClauses);
   for (size_t c = 0; c < clauses && !in.failed(); ++c) {
     Clause& clause = selection.all.emplace_back();
-    const size_t predicates = limited(in.get_count(3), kMaxPredicatesPerClause);
+    const size_t predicates = limited(in.get_count(3), kMaxPredicatesPerClause);  // field, operator, operand count
     for (size_t p = 0; p < predicates && !in.failed(); ++p) {
       Predicate& predicate = clause.any.emplace_back();
       predicate.field = static_cast<uint16_t>(limited(in.get_varint(), kMaxFields - 1));
       predicate.op = in.get<PredicateOp>();
       if (predicate.op < PredicateOp::kEqual || predicate.op > PredicateOp::kContains) in.fail();
       const size_t operands = limited(in.get_count(1), kMaxInOperands);
+      // A valid selection has no more operands, because each counts at least 4 bytes (operand_bytes()).
       all_operands = limited(all_operands + operands, kMaxSelectionBytes / sizeof(uint32_t));
       for (size_t o = 0; o < operands && !in.failed(); ++o) {
         LOAM_ASSIGN_OR_RETURN(Value operand, Value::decode(in));
@@ -198,7 +200,7 @@ bool matches(const Predicate& predicate, const RowView& row) {
   const bool null = row.is_null(predicate.field);
   if (predicate.op == PredicateOp::kIsNull) return null;
   if (predicate.op == PredicateOp::kIsNotNull) return !null;
-  if (null) return false;  // UNKNOWN
+  if (null) return false;  // UNKNOWN in three-valued logic: it does not select the row
   const auto order = [&] { return compare_field(row, predicate.field, predicate.operands[0]); };
   const auto text = [&] { return row.text(predicate.field); };
   switch (predicate.op) {

@@ -1,4 +1,4 @@
-// Selections in conjunctive normal form: what a scan's WHERE says.
+// Selections in conjunctive normal form, for the WHERE clause of a scan.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,16 @@
 
 namespace loam {
 
-inline constexpr size_t kMaxClauses = 64;              ///< AND-ed clauses of a selection
-inline constexpr size_t kMaxPredicatesPerClause = 64;  ///< OR-ed predicates of a clause
-inline constexpr size_t kMaxInOperands = 4'096;        ///< operands of one IN
-inline constexpr size_t kMaxSelectionBytes = 256
-                                             << 10;  ///< operand bytes of a selection, so that a query stays a message
+/// Largest number of clauses of a selection, which are combined by AND.
+inline constexpr size_t kMaxClauses = 64;
+/// Largest number of predicates of a clause, which are combined by OR.
+inline constexpr size_t kMaxPredicatesPerClause = 64;
+/// Largest number of operands of one IN.
+inline constexpr size_t kMaxInOperands = 4'096;
+/// Largest number of bytes of all operands of a selection. With it a query always fits into a message.
+inline constexpr size_t kMaxSelectionBytes = 256 << 10;
 
-/// The numbers travel on the wire.
+/// The operator of a predicate. The numbers travel in messages.
 enum class PredicateOp : uint8_t {
   kEqual = 1,
   kNotEqual = 2,
@@ -33,13 +36,13 @@ enum class PredicateOp : uint8_t {
   kIsNotNull = 9,
   kPrefix = 10,    ///< text: begins with the operand
   kSuffix = 11,    ///< text: ends with the operand
-  kContains = 12,  ///< text: has the operand in it, bytewise
+  kContains = 12,  ///< text: contains the operand, compared by bytes
 };
-/// "=", "IS NULL", "begins with" and so on.
+/// The operator for messages: "=", "IS NULL", "begins with" and so on.
 std::string_view to_string(PredicateOp op);
 
-/// Comparison of one field with constants. IS [NOT] NULL has no operand, IN one or more, all others one. Operands are
-/// never NULL and have exactly the field's type (Value::convert makes one so).
+/// A comparison of one field with constants. IS [NOT] NULL has no operand, IN has at least one, every other operator
+/// has one. An operand is never NULL and has exactly the type of the field; Value::convert() converts it.
 struct Predicate {
   uint16_t field = 0;
   PredicateOp op = PredicateOp::kEqual;
@@ -48,39 +51,44 @@ struct Predicate {
   bool operator==(const Predicate&) const = default;
 };
 
-/// OR of predicates; at least one.
+/// The OR of at least one predicate.
 struct Clause {
   std::vector<Predicate> any;
 
   bool operator==(const Clause&) const = default;
 };
 
-/// AND of clauses; none selects every row.
+/// The AND of clauses. A selection without clauses selects every row.
 ///
-/// SQL's three-valued logic: every predicate but IS [NOT] NULL is UNKNOWN on NULL; OR and AND as in SQL; a row is
-/// selected if the whole is TRUE. There is no NOT in the form, so UNKNOWN and FALSE select alike.
+/// It has the three-valued logic of SQL: every predicate except IS [NOT] NULL is UNKNOWN for NULL, and a row is
+/// selected if the whole is TRUE. Because this form has no NOT, UNKNOWN and FALSE have the same effect.
 struct Selection {
   std::vector<Clause> all;
 
-  /// Adds a clause of one predicate.
+  /// Adds a clause with one predicate.
   Selection& where(uint16_t field, PredicateOp op, std::vector<Value> operands = {});
 
+  /// Whether there is no clause.
   bool empty() const { return all.empty(); }
   bool operator==(const Selection&) const = default;
 
-  /// kInvalidArgument: a field that does not exist, an operand of another type, too many or too few, NULL operands,
-  /// text that is not UTF-8, a text operator on another type, limits. Messages name the field.
+  /// Checks the selection against a schema. kInvalidArgument: a field does not exist; an operand has another type or
+  /// is NULL; there are too many or too few operands; a text is not UTF-8; a text operator is used for another type;
+  /// or a limit is exceeded. The message names the field.
   Status check(const Schema& schema) const;
+  /// Appends the selection.
   void encode(ByteWriter& out) const;
-  /// kMalformed; knows the limits, not the schema: check() comes after it.
+  /// Reads a selection. kMalformed: the bytes are no selection, or exceed a limit. The schema is not known here, so
+  /// the caller calls check() afterwards.
   static Result<Selection> decode(ByteReader& in);
+  /// The selection as a text for people.
   std::string to_string(const Schema& schema) const;
 };
 
-/// One comparison, the reference that compiled scans are tested against. `predicate` was checked against the row's
-/// schema.
+/// Whether a row matches a predicate, which was checked against the row's schema. This is the reference
+/// implementation, against which the compiled predicates of scans are tested.
 bool matches(const Predicate& predicate, const RowView& row);
-/// The row is selected. `selection` was checked against the row's schema.
+/// Whether a selection, which was checked against the row's schema, selects the row.
 bool matches(const Selection& selection, const RowView& row);
 
 }  // namespace loam

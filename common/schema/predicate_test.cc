@@ -6,12 +6,12 @@
 
 #include <gtest/gtest.h>
 
-#include "common/schema/random_schema.h"
+#include "common/testing/random_schema.h"
 
 namespace loam {
 namespace {
 
-// The model: SQL's three-valued logic, spelled out on Values.
+// The model evaluates predicates on Values by the three-valued logic of SQL.
 using Truth = std::optional<bool>;  // nullopt is UNKNOWN
 
 Truth either(Truth a, Truth b) {

@@ -62,19 +62,20 @@ Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) 
     ++(width == 8 ? eights : width == 4 ? fours : width == 2 ? twos : variables);
     made.nullable_count_ = static_cast<uint16_t>(made.nullable_count_ + (field.nullable ? 1 : 0));
   }
+  // The layout of Schema: fields of 8 bytes, of 4 bytes, end offsets, fields of 2 bytes, null bitmap.
   made.schema_ = &schema;
   made.numbers_ = numbers;
-  made.four_ = eights * 8;
-  made.end_offsets_ = made.four_ + fours * 4;
-  made.two_ = made.end_offsets_ + variables * static_cast<uint32_t>(sizeof(uint32_t));
-  made.null_offset_ = made.two_ + twos * 2;
+  made.four_byte_offset_ = eights * 8;
+  made.end_offsets_ = made.four_byte_offset_ + fours * 4;
+  made.two_byte_offset_ = made.end_offsets_ + variables * static_cast<uint32_t>(sizeof(uint32_t));
+  made.null_offset_ = made.two_byte_offset_ + twos * 2;
   made.fixed_size_ = made.null_offset_ + (made.nullable_count_ + 7u) / 8u;
   return made;
 }
 
 size_t Projection::projected_size(Bytes row) const {
   size_t size = fixed_size_;
-  if (end_offsets_ == two_) return size;
+  if (end_offsets_ == two_byte_offset_) return size;
   const RowView view(*schema_, row);
   for (size_t i = 0; i < numbers_.size(); ++i) {
     if (is_variable(schema_->field(numbers_[i]).type)) size += view.text(numbers_[i]).size();
@@ -101,6 +102,7 @@ void Projection::project(Bytes row, std::byte* out) const {
 }
 
 void Projection::compose(Bytes row, Bytes part, std::byte* out) const {
+  // Copies the fixed part of the row, and then replaces the named fixed-width fields and NULL bits in it.
   std::memcpy(out, row.data(), schema_->fixed_size());
   for_each([&](uint16_t number, const FieldLayout& from) {
     const FieldLayout& to = schema_->layout(number);
@@ -110,14 +112,15 @@ void Projection::compose(Bytes row, Bytes part, std::byte* out) const {
     if (from.variable_index != FieldLayout::kNone) return;
     std::memcpy(out + to.offset, part.data() + from.offset, fixed_width(schema_->field(number).type));
   });
-  if (end_offsets_ != two_) return compose_variable(row, part, out);
+  if (end_offsets_ != two_byte_offset_) return compose_variable(row, part, out);
+  // The part has no text or blob, so the texts and blobs of the row stay where they are.
   const Bytes tail = row.subspan(schema_->fixed_size());
   if (!tail.empty()) std::memcpy(out + schema_->fixed_size(), tail.data(), tail.size());
 }
 
 void Projection::compose_variable(Bytes row, Bytes part, std::byte* out) const {
   const auto slot = [&](size_t variable) { return out + schema_->end_offsets() + variable * sizeof(uint32_t); };
-  // First the sizes of the new values, in the places of their ends.
+  // Pass 1: store the sizes of the new values in the slots of their ends.
   std::bitset<kMaxFields> named;
   uint32_t begin = fixed_size_;
   for_each([&](uint16_t number, const FieldLayout& from) {
@@ -128,7 +131,7 @@ void Projection::compose_variable(Bytes row, Bytes part, std::byte* out) const {
     std::memcpy(slot(variable), &size, sizeof size);
     named[variable] = true;
   });
-  // Then all ends, and the values that stay.
+  // Pass 2: compute all ends, and copy the values of the row that the part does not replace.
   const RowView view(*schema_, row);
   uint32_t at = schema_->fixed_size();
   for (size_t variable = 0; variable < schema_->variable_fields().size(); ++variable) {
@@ -143,6 +146,7 @@ void Projection::compose_variable(Bytes row, Bytes part, std::byte* out) const {
     at += size;
     std::memcpy(slot(variable), &at, sizeof at);
   }
+  // Pass 3: copy the new values. They may lie in another order in the part than in the row.
   begin = fixed_size_;
   for_each([&](uint16_t number, const FieldLayout& from) {
     if (from.variable_index == FieldLayout::kNone) return;

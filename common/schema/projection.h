@@ -1,4 +1,4 @@
-// Some of a schema's fields: rows that hold only them, and rows that are changed by them.
+// Projections: rows that contain only some fields of a schema, and updates of only some fields.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,15 @@
 
 namespace loam {
 
-/// Field numbers as they travel: a view of 2-byte numbers at any address. Two words, pass by value; whoever made it
-/// keeps the bytes. An empty list names no field in particular: the whole row.
+/// A list of field numbers as a message has it: a view of 2-byte numbers of any alignment. Two words, passed by
+/// value. Its creator keeps the bytes alive. The empty list means the whole row.
 class FieldNumbers {
  public:
+  /// The empty list.
   FieldNumbers() = default;
   explicit FieldNumbers(std::span<const uint16_t> numbers) : bytes_(std::as_bytes(numbers)) {}
 
+  /// Number of fields.
   size_t size() const { return bytes_.size() / sizeof(uint16_t); }
   bool empty() const { return bytes_.empty(); }
   uint16_t operator[](size_t i) const {
@@ -28,45 +30,53 @@ class FieldNumbers {
   }
   bool operator==(const FieldNumbers& other) const { return equal(bytes_, other.bytes_); }
 
-  /// varint count, then the numbers. Whether a schema has them is Projection::make's to say.
+  /// Appends a varint count and then the numbers.
   void encode(ByteWriter& out) const;
+  /// Reads a list in place. kMalformed: the bytes end early. Neither the count nor the numbers have a limit here;
+  /// Projection::make() checks both against a schema.
   static Result<FieldNumbers> decode(ByteReader& in);
 
  private:
   Bytes bytes_;
 };
 
-/// Some fields of a schema, in any order, each once. A row of the projection has the layout that Schema::make() gives
-/// to these fields in this order (schema.h), so whoever has made that schema reads it with RowView and builds it with
-/// RowBuilder. The projection itself follows from the numbers as it is walked: making one allocates nothing and costs
-/// some nanoseconds a field, which is what a node does for each request.
+/// Some fields of a schema, in any order, each once.
 ///
-/// Value type of a few words; refers to the schema and to the bytes of the numbers, which outlive it. Immutable.
-/// "Row" is a valid row of the whole schema, "part" a valid row of the projection (validate_row(projection, part)).
+/// A row of the projection has the layout that Schema::make() gives to these fields in this order (schema.h). So a
+/// client that makes this schema reads such a row with RowView and builds it with RowBuilder. A storage node makes a
+/// Projection for each request; that allocates nothing and takes some nanoseconds for each field, because the layout
+/// is computed from the numbers whenever it is needed.
+///
+/// A value type of a few words, immutable. It refers to the schema and to the bytes of the numbers, which outlive it.
+/// Below, "row" means a valid row of the whole schema, and "part" a valid row of the projection
+/// (validate_row(projection, part)).
 class Projection {
  public:
-  /// kInvalidArgument: no field, more of them than there are, a number that no field has, one named twice.
+  /// Makes a projection. kInvalidArgument: there is no field, there are more fields than the schema has, a number is
+  /// not that of a field, or a field is named twice.
   static Result<Projection> make(const Schema& schema, FieldNumbers numbers);
 
   const Schema& schema() const { return *schema_; }
   FieldNumbers numbers() const { return numbers_; }
 
-  // A part's layout, as of Schema.
+  // The layout of a part, as in Schema.
   uint32_t fixed_size() const { return fixed_size_; }
   uint32_t null_offset() const { return null_offset_; }
   size_t nullable_count() const { return nullable_count_; }
-  /// Calls f(number, layout) for each field in the order of the list: its number in the schema, its layout in a part.
+  /// Calls f(number, layout) for each field in the order of the list, with its number in the schema and its layout in
+  /// a part.
   template <class F>
   void for_each(F&& f) const;
 
-  /// Bytes of the part that project() makes of the row.
+  /// Size of the part that project() makes of the row.
   size_t projected_size(Bytes row) const;
   /// Writes the named fields of the row to `out`, which has room for projected_size(row).
   void project(Bytes row, std::byte* out) const;
 
-  /// Bytes of the row that compose() makes. May be over kMaxRowBytes: the caller looks.
+  /// Size of the row that compose() makes. It may exceed kMaxRowBytes, which the caller checks.
   size_t composed_size(Bytes row, Bytes part) const { return row.size() + part.size() - projected_size(row); }
-  /// Writes the row with the part's values in the named fields to `out`, which has room for composed_size(row, part).
+  /// Writes the row, with the values of the part in the named fields, to `out`, which has room for composed_size(row,
+  /// part).
   void compose(Bytes row, Bytes part, std::byte* out) const;
 
  private:
@@ -75,22 +85,23 @@ class Projection {
 
   const Schema* schema_ = nullptr;
   FieldNumbers numbers_;
-  // Of a part: where each kind of fields begins.
-  uint32_t four_ = 0;  // bytes wide
+  // Offsets in a part at which each kind of fields begins.
+  uint32_t four_byte_offset_ = 0;
   uint32_t end_offsets_ = 0;
-  uint32_t two_ = 0;
+  uint32_t two_byte_offset_ = 0;
   uint32_t null_offset_ = 0;
   uint32_t fixed_size_ = 0;
   uint16_t nullable_count_ = 0;
 };
 
-/// What becomes a stored row: a whole one, or one that changes some fields of the row before it.
+/// The row of a new version: a whole row, or a change of some fields of the version before it.
 struct NewRow {
-  Bytes bytes;                         ///< the row, or the part of `fields`
-  const Projection* fields = nullptr;  ///< null: all
+  Bytes bytes;                         ///< the whole row, or a part of `fields`
+  const Projection* fields = nullptr;  ///< the changed fields; null: all
 
-  /// Bytes of the stored row that follows `before`, which a whole row does not look at.
+  /// Size of the row of the new version. `before` is the row of the version before it; a whole row does not read it.
   size_t size(Bytes before) const { return fields == nullptr ? bytes.size() : fields->composed_size(before, bytes); }
+  /// Writes the row of the new version to `out`, which has room for size(before).
   void write(Bytes before, std::byte* out) const {
     if (fields != nullptr) {
       fields->compose(before, bytes, out);
@@ -102,7 +113,7 @@ struct NewRow {
 
 template <class F>
 void Projection::for_each(F&& f) const {
-  uint32_t eight = 0, four = four_, end_offset = end_offsets_, two = two_;
+  uint32_t eight = 0, four = four_byte_offset_, end_offset = end_offsets_, two = two_byte_offset_;
   uint16_t null_bit = 0, variable = 0;
   const auto take = [](uint32_t& at, uint32_t width) { return std::exchange(at, at + width); };
   for (size_t i = 0; i < numbers_.size(); ++i) {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/schema/random_schema.h"
 #include "common/schema/row.h"
+#include "common/testing/random_schema.h"
 
 namespace loam {
 namespace {
@@ -50,14 +50,14 @@ TEST(Projection, ModelOfProjectingAndComposing) {
     named.reserve(numbers.size());
     for (const uint16_t number : numbers) named.push_back(values[number]);
     ASSERT_TRUE(equal(projected(projection, row), testing::build_row(part_schema, named)))
-        << "a part is the row of its fields' schema: " << part_schema.to_string() << " of " << schema.to_string();
+        << "a part is not the row of its schema: " << part_schema.to_string() << " of " << schema.to_string();
 
     named = testing::random_row(random, part_schema);
     const Buffer part = testing::build_row(part_schema, named);
     ASSERT_TRUE(validate_row(projection, part).ok()) << validate_row(projection, part).to_string();
     for (size_t i = 0; i < numbers.size(); ++i) values[numbers[i]] = named[i];
     ASSERT_TRUE(equal(composed(projection, row, part), testing::build_row(schema, values)))
-        << "a composed row is the row that these values make: " << part_schema.to_string() << " into "
+        << "a composed row is not the row of these values: " << part_schema.to_string() << " into "
         << schema.to_string();
   }
 }
@@ -84,7 +84,7 @@ TEST(Projection, ValuesGrowShrinkAndVanish) {
   EXPECT_TRUE(validate_row(schema, shorter).ok());
 }
 
-TEST(Projection, TheSizeOfAComposedRowIsForTheCallerToJudge) {
+TEST(Projection, ComposedSizeMayExceedTheRowLimit) {
   const Schema schema = Schema::make({{"a", FieldType::kBlob, false}, {"b", FieldType::kBlob, false}}).value();
   const std::vector<uint16_t> numbers = {1};
   const Projection projection = Projection::make(schema, FieldNumbers(numbers)).value();
@@ -95,7 +95,7 @@ TEST(Projection, TheSizeOfAComposedRowIsForTheCallerToJudge) {
   EXPECT_EQ(projection.composed_size(row, part), schema.fixed_size() + kMaxRowBytes);
 }
 
-TEST(Projection, RefusesWhatNamesNoFields) {
+TEST(Projection, MakeRefusesInvalidFieldNumbers) {
   const Schema schema = people();
   EXPECT_EQ(refusal(schema, {}), "fields: none is named");
   EXPECT_EQ(refusal(schema, {4}), "fields: none has number 4, they count from 0 to 3");
@@ -122,13 +122,13 @@ TEST(Projection, PartsAreCheckedLikeRows) {
     const Buffer row = testing::build_row(schema, testing::random_row(random, schema));
     const Buffer whole = composed(projection, row, part);
     ASSERT_TRUE(whole.size() > kMaxRowBytes || validate_row(schema, whole).ok())
-        << "what a valid part makes of a valid row is valid";
+        << "a valid row and a valid part compose an invalid row";
   }
 }
 
-TEST(FieldNumbers, SurviveTheWireAtAnyAddress) {
+TEST(FieldNumbers, RoundTripAtAnyAlignment) {
   const std::vector<uint16_t> numbers = {3, 0, 1'023};
-  Buffer bytes(1);  // so that the numbers lie at odd addresses, or not
+  Buffer bytes(1);  // one byte first, so that the numbers lie at an odd address
   ByteWriter writer(bytes);
   FieldNumbers(numbers).encode(writer);
   ASSERT_EQ(bytes.size(), 1u + 1 + 6);

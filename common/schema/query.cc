@@ -36,6 +36,7 @@ std::string name_of(const Aggregate& aggregate, const Schema& schema) {
   return std::string(to_string(aggregate.op)) + "(" + schema.field(aggregate.field).name + ")";
 }
 
+/// The column of an aggregate in the result schema.
 Field result_column(const Aggregate& aggregate, const Schema& schema) {
   const std::string name = name_of(aggregate, schema);
   switch (aggregate.op) {
@@ -53,6 +54,8 @@ Field result_column(const Aggregate& aggregate, const Schema& schema) {
   return {name, schema.field(aggregate.field).type, true};
 }
 
+/// Appends the columns of an aggregate in the partial schema. An average has a sum and a count, because averages cannot
+/// be merged; an exact sum of integers has two halves.
 void add_partial_columns(const Aggregate& aggregate, const Schema& schema, std::vector<Field>& out) {
   const std::string name = name_of(aggregate, schema);
   if (aggregate.op != AggregateOp::kSum && aggregate.op != AggregateOp::kAvg) {
@@ -68,6 +71,7 @@ void add_partial_columns(const Aggregate& aggregate, const Schema& schema, std::
   out.push_back({name + ".count", FieldType::kInt64, false});
 }
 
+/// Appends the columns of a projection.
 void add_projection(const Query& query, const Schema& schema, std::vector<Field>& out) {
   if (query.with_key) out.push_back({"_key", FieldType::kUint64, false});
   if (query.with_version) out.push_back({"_version", FieldType::kUint64, false});
@@ -148,6 +152,7 @@ void Query::encode(ByteWriter& out) const {
     for (const uint16_t field : fields) out.put_varint(field);
   };
   put_fields(select);
+  // Flags: 1 with_key, 2 with_version, 4 top_k, 8 descending.
   out.put(static_cast<uint8_t>((with_key ? 1 : 0) | (with_version ? 2 : 0) | (top_k ? 4 : 0) |
                                (top_k && top_k->descending ? 8 : 0)));
   out.put_varint(aggregates.size());
@@ -178,7 +183,7 @@ Result<Query> Query::decode(ByteReader& in) {
   };
   get_fields(query.select, kMaxSelectFields);
   const auto flags = in.get<uint8_t>();
-  if (flags > 15 || (flags & 12) == 8) in.fail();
+  if (flags > 15 || (flags & 12) == 8) in.fail();  // an unknown flag, or descending without top_k
   query.with_key = (flags & 1) != 0;
   query.with_version = (flags & 2) != 0;
   const size_t aggregates = in.get_count(2);

@@ -1,4 +1,5 @@
-// Queries of shared scans: what is selected and what comes back. Results of several nodes are put together by merge.h.
+// Queries of shared scans: the selection of rows and the form of the result. merge.h merges the results of several
+// storage nodes.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +15,28 @@
 
 namespace loam {
 
-inline constexpr size_t kMaxGroupBy = 4;           ///< fields of a group-by
-inline constexpr size_t kMaxAggregates = 64;       ///< aggregates of a query
-inline constexpr uint64_t kMaxTopK = 65'536;       ///< rows of a top-k: each node keeps them in memory
-inline constexpr size_t kMaxSelectFields = 1'024;  ///< fields of a projection, repetitions counted
+/// Largest number of fields in a group-by.
+inline constexpr size_t kMaxGroupBy = 4;
+/// Largest number of aggregates of a query.
+inline constexpr size_t kMaxAggregates = 64;
+/// Largest number of rows of a top-k, which each storage node keeps in memory.
+inline constexpr uint64_t kMaxTopK = 65'536;
+/// Largest number of fields of a projection. A field that is named twice counts twice.
+inline constexpr size_t kMaxSelectFields = 1'024;
 
-/// The numbers travel on the wire.
+/// The function of an aggregate. The numbers travel in messages.
 enum class AggregateOp : uint8_t {
-  kCountAll = 1,  ///< rows; `field` is ignored
-  kCount = 2,     ///< rows where the field is not NULL
-  kSum = 3,       ///< of numbers; NULL if there is none
-  kMin = 4,       ///< any type; NULL if there is none
-  kMax = 5,
-  kAvg = 6,  ///< of numbers, as float64; NULL if there is none
+  kCountAll = 1,  ///< number of rows; `field` is ignored
+  kCount = 2,     ///< number of rows in which the field is not NULL
+  kSum = 3,       ///< sum of numbers; NULL if there is none
+  kMin = 4,       ///< smallest value of any type; NULL if there is none
+  kMax = 5,       ///< largest value of any type; NULL if there is none
+  kAvg = 6,       ///< average of numbers, as float64; NULL if there is none
 };
-/// "count", "sum" and so on ("count" for both counts).
+/// The name of the function: "count" (for both counts), "sum" and so on.
 std::string_view to_string(AggregateOp op);
 
+/// An aggregate over one field.
 struct Aggregate {
   AggregateOp op = AggregateOp::kCountAll;
   uint16_t field = 0;
@@ -38,16 +44,17 @@ struct Aggregate {
   bool operator==(const Aggregate&) const = default;
 };
 
-/// The k first rows in the order of one field; NULL is below every value. Which of equal rows come is not promised.
+/// Selects the first k rows in the order of one field. NULL is below every value. Of rows with equal values, any may
+/// be returned.
 struct TopK {
   uint16_t field = 0;
   uint64_t k = 0;
-  bool descending = false;
+  bool descending = false;  ///< whether the first row is the one with the highest value
 
   bool operator==(const TopK&) const = default;
 };
 
-/// Columns of a result: like a schema, but names may repeat, types may be kUint64, and there is no row layout.
+/// The columns of a result. Unlike in a schema, names may repeat, types may be kUint64, and there is no row layout.
 struct ResultSchema {
   std::vector<Field> columns;
 
@@ -55,44 +62,51 @@ struct ResultSchema {
   bool operator==(const ResultSchema&) const = default;
 };
 
-/// A scan's question to one table. Either a projection (select, with_key, with_version; top_k, limit), or aggregates
-/// with an optional group-by, in any order: the two exclude each other. Plain data, thread-compatible.
+/// A query of one table. It is either a projection (select, with_key, with_version, and optionally top_k or limit),
+/// or consists of aggregates with an optional group-by. Plain data.
 ///
-/// Results. A projection has the columns [_key uint64] [_version uint64] selected fields…; aggregates have the group-by
-/// fields, then one column each: count int64, sum int64 of integers and float64 of floats, min and max the field's
-/// type, avg float64. Integer sums are exact (128 bits inside); one that leaves int64 is kOverflow, whatever the order
-/// of the rows. Float sums add in no promised order. Without group-by there is exactly one row, with it one for each
-/// group (NULL is a group). What a node sends has the *partial* schema: avg as sum and count, integer sums as two
-/// halves, the top-k's field as one more column.
+/// **Result of a projection.** The columns are [_key uint64] [_version uint64] and the selected fields.
+///
+/// **Result of aggregates.** The columns are the group-by fields, and then one for each aggregate: count int64; sum
+/// int64 for integers and float64 for floats; min and max the type of the field; avg float64. Sums of integers are
+/// exact, because they have 128 bits inside; a sum that does not fit into int64 is kOverflow, for every order of the
+/// rows. The order in which floats are added is undefined. Without group-by there is exactly one row, otherwise one
+/// for each group; NULL is a group.
+///
+/// **Partial results.** A storage node sends columns of the *partial* schema: an average as sum and count, a sum of
+/// integers as two halves, and the field of a top-k as an additional column.
 struct Query {
-  Selection where;
-  std::vector<uint16_t> select;
-  bool with_key = false;
-  bool with_version = false;
-  std::vector<Aggregate> aggregates;
-  std::vector<uint16_t> group_by;
-  std::optional<TopK> top_k;
-  /// Rows of a projection that are enough, whichever they are; 0 is all. With a top-k the k is the limit.
+  Selection where;                    ///< the rows to use
+  std::vector<uint16_t> select;       ///< projection: the fields to return, in their order
+  bool with_key = false;              ///< projection: whether to return the key of each record
+  bool with_version = false;          ///< projection: whether to return the version of each record
+  std::vector<Aggregate> aggregates;  ///< the aggregates to return
+  std::vector<uint16_t> group_by;     ///< the fields whose values form groups; without aggregates: the distinct groups
+  std::optional<TopK> top_k;          ///< projection: return the k first rows only
+  /// Projection: number of rows that suffice; any rows may be returned. 0: all rows. With a top-k, k is the limit.
   uint64_t limit = 0;
 
-  /// group_by without aggregates asks for the distinct groups.
+  /// Whether this is a query of aggregates or groups.
   bool aggregating() const { return !aggregates.empty() || !group_by.empty(); }
   bool operator==(const Query&) const = default;
 
-  /// kInvalidArgument: nothing asked for, projection and aggregates mixed, unknown fields, sums of text, limits.
+  /// Checks the query against a schema. kInvalidArgument: it asks for nothing, mixes projection and aggregates, names
+  /// an unknown field, sums text, or exceeds a limit.
   Status check(const Schema& schema) const;
 
-  /// Columns that the application gets. The query was checked.
+  /// The columns that the application receives. Only for a checked query.
   ResultSchema result_schema(const Schema& schema) const;
-  /// Columns that a storage node sends. The query was checked.
+  /// The columns that a storage node sends. Only for a checked query.
   ResultSchema partial_schema(const Schema& schema) const;
 
+  /// Appends the query.
   void encode(ByteWriter& out) const;
-  /// kMalformed; knows the limits, not the schema: check() comes after it.
+  /// Reads a query. kMalformed: the bytes are no query, or exceed a limit. The schema is not known here, so the
+  /// caller calls check() afterwards.
   static Result<Query> decode(ByteReader& in);
 };
 
-/// Number of columns that an aggregate has in the partial schema.
+/// Number of columns of an aggregate in the partial schema.
 size_t partial_columns(const Aggregate& aggregate, const Schema& schema);
 
 }  // namespace loam

@@ -15,7 +15,7 @@ Status over_limit(size_t size) {
 
 std::string quoted(const Field& field) { return "field '" + field.name + "'"; }
 
-/// The fields of a whole row and where they lie.
+/// The fields of a whole row with their layout, as check_row() needs them.
 class WholeRow {
  public:
   explicit WholeRow(const Schema& schema) : schema_(schema) {}
@@ -36,7 +36,7 @@ class WholeRow {
   const Schema& schema_;
 };
 
-/// The same of a part.
+/// The fields of a part, that is, of a row of a projection, with the interface of WholeRow.
 class PartOfRow {
  public:
   explicit PartOfRow(const Projection& projection) : projection_(projection) {}
@@ -65,7 +65,7 @@ bool is_null(const Shape& shape, Bytes row, const FieldLayout& layout) {
   return ((static_cast<uint8_t>(row[shape.null_offset() + layout.null_bit / 8]) >> (layout.null_bit % 8)) & 1) != 0;
 }
 
-/// A fixed-width field that is NULL has a slot of zeros: accessors give zero without looking at the bitmap.
+/// Checks that the slot of every fixed-width NULL is zero, because accessors return it without reading the bitmap.
 template <class Shape>
 Status check_null_slots(const Shape& shape, Bytes row) {
   const Bytes bitmap = row.subspan(shape.null_offset(), shape.fixed_size() - shape.null_offset());
@@ -82,6 +82,8 @@ Status check_null_slots(const Shape& shape, Bytes row) {
   return status;
 }
 
+/// Checks a row from the network: its size, the unused bits of the bitmap, the end offsets with their texts, and the
+/// slots of NULLs.
 template <class Shape>
 Status check_row(const Shape& shape, Bytes row) {
   if (row.size() > kMaxRowBytes) return over_limit(row.size());
@@ -187,6 +189,7 @@ Status RowBuilder::set_variable(size_t field, FieldType type, std::string_view v
   LOAM_RETURN_IF_ERROR(check_field(field, type));
   if (value.size() > kMaxRowBytes) return over_limit(value.size());
   if (type == FieldType::kText && !is_utf8(value)) return invalid_row(quoted(schema_.field(field)) + " is not UTF-8");
+  // If the field was set before, its old bytes stay unused in pool_ until reset().
   const Bytes bytes = as_bytes(value);
   variables_[schema_.layout(field).variable_index] = {pool_.size(), bytes.size()};
   pool_.insert(pool_.end(), bytes.begin(), bytes.end());
@@ -266,6 +269,7 @@ Result<Bytes> RowBuilder::finish() {
     if (!schema_.field(field).nullable) return invalid_row(quoted(schema_.field(field)) + " is missing");
     LOAM_RETURN_IF_ERROR(set_null(field));
   }
+  // First the size of the row, then the texts and blobs behind the fixed part, each with its end offset.
   size_t end = schema_.fixed_size();
   for (const Variable& variable : variables_) end += variable.size;
   if (end > kMaxRowBytes) return over_limit(end);

@@ -1,4 +1,4 @@
-// Rows: building, validating and reading them. The layout stands in schema.h.
+// Validation, reading and building of rows. schema.h has the layout.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@
 
 namespace loam {
 
-/// Checks bytes from the network: after ok, no accessor of RowView reads outside of them. kMalformed says what is
-/// wrong: size, end offsets, unused bits of the null bitmap, a NULL that is not empty or zero, text that is not UTF-8;
-/// kInvalidArgument if the row is over kMaxRowBytes.
+/// Checks that bytes from the network are a row. If they are, no accessor of RowView reads outside of them.
+/// kMalformed: a wrong size, wrong end offsets, set bits in the unused part of the null bitmap, a NULL that is not
+/// empty or zero, or text that is not UTF-8; the message says which. kInvalidArgument: the row is larger than
+/// kMaxRowBytes.
 Status validate_row(const Schema& schema, Bytes row);
-/// The same of a row that holds a projection's fields only.
+/// Checks that bytes from the network are a row of a projection. Errors as above.
 Status validate_row(const Projection& projection, Bytes part);
 
-/// Reads the fields of one validated row in place. Two pointers; pass by value. The schema and the bytes outlive it.
-/// Accessors check nothing but, in development builds, the type.
+/// Reads the fields of a validated row in place. The accessors check nothing, except that development builds check
+/// the type. Three words, passed by value. The schema and the bytes outlive the view.
 class RowView {
  public:
   RowView(const Schema& schema, Bytes row) : schema_(&schema), data_(row.data()), size_(row.size()) {}
@@ -31,13 +32,14 @@ class RowView {
   const Schema& schema() const { return *schema_; }
   Bytes bytes() const { return {data_, size_}; }
 
+  /// Whether the field is NULL.
   bool is_null(size_t field) const {
     const uint16_t bit = schema_->layout(field).null_bit;
     if (bit == FieldLayout::kNone) return false;
     return ((static_cast<uint8_t>(data_[schema_->null_offset() + bit / 8]) >> (bit % 8)) & 1) != 0;
   }
 
-  /// Of fixed-width fields; T must have the field's width and kind. Zero if NULL.
+  /// The value of a fixed-width field; T must be the type of the field. 0 if it is NULL.
   template <Scalar T>
   T get(size_t field) const {
     LOAM_DCHECK(fixed_width(schema_->field(field).type) == sizeof(T), "the type asked for is not the field's");
@@ -51,7 +53,7 @@ class RowView {
   float float32(size_t field) const { return get<float>(field); }
   double float64(size_t field) const { return get<double>(field); }
 
-  /// Of text and blob fields: the bytes in the row. Empty if NULL.
+  /// The value of a text or blob field, as a view into the row. Empty if it is NULL.
   std::string_view text(size_t field) const {
     const FieldLayout& layout = schema_->layout(field);
     LOAM_DCHECK(layout.variable_index != FieldLayout::kNone, "not a text or blob field");
@@ -61,9 +63,10 @@ class RowView {
     if (layout.variable_index != 0) std::memcpy(&begin, data_ + layout.offset - sizeof begin, sizeof begin);
     return {reinterpret_cast<const char*>(data_) + begin, end - begin};
   }
+  /// The value of a text or blob field, as bytes.
   Bytes blob(size_t field) const { return as_bytes(text(field)); }
 
-  /// Any field as a Value (copies text).
+  /// The value of any field. Copies text.
   Value value(size_t field) const;
 
  private:
@@ -72,8 +75,10 @@ class RowView {
   size_t size_;
 };
 
-/// Builds rows of one schema, one after another, in memory that it keeps: after the first rows it allocates nothing.
-/// Owned by one thread. A failed setter leaves the row as it was.
+/// Builds rows of one schema, one after another. It keeps its memory, so after the first rows it allocates nothing. A
+/// setter that fails does not change the row.
+///
+/// Owner: one thread. The schema outlives the builder.
 ///
 ///     RowBuilder builder(schema);
 ///     LOAM_RETURN_IF_ERROR(builder.set(0, Value::int64(7)));   // or builder.set_int64(0, 7), builder.set("id", …)
@@ -82,11 +87,12 @@ class RowBuilder {
  public:
   explicit RowBuilder(const Schema& schema);
 
-  /// Forgets every field set.
+  /// Begins a new row, in which no field is set.
   void reset();
 
-  /// kInvalidArgument: no such field, wrong type (no conversion is made), NULL in a field that is not nullable, text
-  /// that is not UTF-8.
+  /// Sets a field. The setters below do so for one type each, and have the same errors. kInvalidArgument: there is no
+  /// such field, the value has another type (no conversion takes place), NULL for a field that is not nullable, or
+  /// text that is not UTF-8.
   Status set(size_t field, const Value& value);
   Status set(std::string_view name, const Value& value);
   Status set_null(size_t field);
@@ -97,12 +103,12 @@ class RowBuilder {
   Status set_float64(size_t field, double value);
   Status set_text(size_t field, std::string_view value);
   Status set_blob(size_t field, Bytes value);
-  /// Every field from an existing row of the same schema; then change some and finish.
+  /// Sets every field to its value in an existing row of the same schema. The caller may then change some of them.
   void set_all(const RowView& row);
 
-  /// The row. A nullable field that was not set is NULL; one that is not nullable is missing: kInvalidArgument names
-  /// it, as it does for a row over kMaxRowBytes. Afterwards the builder is as after reset(); the bytes stay until its
-  /// next setter, reset or finish.
+  /// Returns the row, and begins a new one as reset() does. A nullable field that was not set is NULL.
+  /// kInvalidArgument: a field that is not nullable was not set, or the row is larger than kMaxRowBytes; the message
+  /// names the field. The bytes are valid until the next call of a setter, reset() or finish().
   Result<Bytes> finish();
 
  private:
@@ -118,8 +124,8 @@ class RowBuilder {
   };
 
   const Schema& schema_;
-  Buffer row_;                       // the fixed part while fields are set, the whole row after finish
-  Buffer pool_;                      // bytes of text and blob values in the order they were set
+  Buffer row_;                       // the fixed part while fields are set, the whole row after finish()
+  Buffer pool_;                      // bytes of text and blob values, in the order in which they were set
   std::vector<Variable> variables_;  // by variable index
   std::vector<bool> set_;
   bool finished_ = false;

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/schema/random_schema.h"
+#include "common/testing/random_schema.h"
 
 namespace loam {
 namespace {
@@ -28,7 +28,7 @@ TEST(Row, ModelOfBuildingAndReading) {
       for (size_t i = 0; i < order.size(); ++i) order[i] = i;
       std::shuffle(order.begin(), order.end(), random);
       for (const size_t i : order) {
-        if (random.one_in(4)) {  // set twice: the last one holds
+        if (random.one_in(4)) {  // set the field twice: the last value counts
           ASSERT_TRUE(builder.set(i, testing::random_value(random, schema.field(i).type)).ok());
         }
         const bool null_first = schema.field(i).nullable && random.one_in(3);
@@ -42,7 +42,7 @@ TEST(Row, ModelOfBuildingAndReading) {
         ASSERT_EQ(view.is_null(i), values[i].is_null());
         ASSERT_EQ(view.value(i), values[i]) << schema.to_string();
       }
-      ASSERT_TRUE(equal(row, testing::build_row(schema, values))) << "equal rows have equal bytes";
+      ASSERT_TRUE(equal(row, testing::build_row(schema, values))) << "two rows with equal values have different bytes";
     }
   }
 }
@@ -148,7 +148,7 @@ TEST(Row, ANullThatIsNotZeroIsMalformed) {
   ASSERT_TRUE(validate_row(schema, row).ok());
   row[schema.layout(0).offset + 3] = std::byte{1};
   EXPECT_EQ(validate_row(schema, row).code(), StatusCode::kMalformed);
-  row[schema.null_offset()] = std::byte{0};  // now it is a number
+  row[schema.null_offset()] = std::byte{0};  // the field is no longer NULL, so its slot may have any value
   EXPECT_TRUE(validate_row(schema, row).ok());
   row[schema.null_offset()] = std::byte{2};
   EXPECT_EQ(validate_row(schema, row).code(), StatusCode::kMalformed);

@@ -57,6 +57,7 @@ Result<Schema> Schema::make(std::vector<Field> fields) {
   return schema;
 }
 
+/// Computes the row layout that the header draws, from left to right.
 void Schema::lay_out() {
   layout_.resize(size());
   uint32_t offset = 0;
@@ -128,7 +129,7 @@ Result<Schema> Schema::decode(ByteReader& in) {
   LOAM_RETURN_IF_ERROR(in.status("schema"));
   Result<Schema> schema = make(std::move(fields));
   if (schema.ok()) return schema;
-  in.fail();
+  in.fail();  // the bytes come from the network, so an invalid schema is malformed
   return Status(StatusCode::kMalformed, std::string(schema.status().message()));
 }
 

@@ -1,4 +1,4 @@
-// Fields of a table and the layout of its rows.
+// The schema of a table: its fields and the layout of its rows.
 #pragma once
 
 #include <cstdint>
@@ -13,58 +13,66 @@
 
 namespace loam {
 
-/// Fields of one table: a row's fixed part stays well inside a page, and field numbers fit into 16 bits.
+/// Largest number of fields of a table. The fixed part of a row is then much smaller than a page, and field numbers
+/// fit into 16 bits.
 inline constexpr size_t kMaxFields = 1'024;
-/// Bytes of a field's or table's name.
+/// Largest number of bytes in the name of a field.
 inline constexpr size_t kMaxNameBytes = 255;
-/// Bytes of one row. Larger values belong outside, or into several records.
+/// Largest number of bytes of a row. An application splits larger values over several records, or stores them
+/// elsewhere.
 inline constexpr size_t kMaxRowBytes = 1 << 20;
 
-/// How a table's records are changed. Mixing both kinds of access to one table is refused (kWrongTableKind).
+/// How clients change the records of a table. A request of the other kind is refused with kWrongTableKind.
 enum class TableKind : uint8_t {
-  kTransactional = 1,     ///< versions by transaction id under snapshot isolation
-  kNonTransactional = 2,  ///< newest version only, changed by exact version (R21)
+  kTransactional = 1,     ///< records have versions by transaction id, under snapshot isolation
+  kNonTransactional = 2,  ///< records have one version; a write names the version that it replaces (R21)
 };
+/// The name of the kind, for messages.
 std::string_view to_string(TableKind kind);
 
+/// A field of a table.
 struct Field {
   std::string name;
   FieldType type = FieldType::kInt64;
-  bool nullable = false;
+  bool nullable = false;  ///< whether the field may be NULL
 
   bool operator==(const Field&) const = default;
 };
 
-/// Where a field lies in a row.
+/// The position of a field in a row.
 struct FieldLayout {
+  /// No bit, or no index.
   static constexpr uint16_t kNone = 0xffff;
 
-  /// Of fixed-width fields: offset of the value. Of text and blob: offset of the uint32 end offset.
+  /// Offset of the value of a fixed-width field. For text and blob: offset of the uint32 end offset.
   uint32_t offset = 0;
-  /// Bit in the null bitmap, kNone for fields that cannot be NULL.
+  /// Number of the bit in the null bitmap; kNone for a field that is not nullable.
   uint16_t null_bit = kNone;
-  /// Position among the text and blob fields, kNone for fixed-width ones.
+  /// Index among the text and blob fields; kNone for a fixed-width field.
   uint16_t variable_index = kNone;
 };
 
-/// The fields of a table, and the row layout that follows from them. Immutable after make(); shared between threads by
-/// const reference or shared_ptr; RowView, RowBuilder and queries refer to it, their caller keeps it alive.
+/// The fields of a table, and the row layout that follows from them.
 ///
-/// Row layout (offsets from the row's first byte, which lies on a multiple of 8):
+/// Immutable after make(). Threads share it by const reference or shared_ptr. RowView, RowBuilder and queries refer
+/// to it, and their caller keeps it alive.
 ///
-///     | 8-byte fields | 4-byte fields | uint32 end offset per text/blob field | 2-byte fields | null bitmap | text and
-///     blob bytes |
+/// Row layout, with offsets from the first byte of the row, which lies at a multiple of 8:
 ///
-/// Every fixed-width field is naturally aligned and has the same offset in every row, so a scan loads it without
-/// looking at the row. End offsets count from the row's first byte; a value begins where the one before it ends, the
-/// first at fixed_size(). The bitmap has a bit for each nullable field, in field order (least significant bit first),
-/// set if the field is NULL; without nullable fields it takes no byte. A NULL's slot is zero, a NULL text is empty. A
-/// row of four int64 and three int32 takes 44 bytes.
+///     | 8-byte fields | 4-byte fields | end offsets | 2-byte fields | null bitmap | text and blob bytes |
+///
+/// Every fixed-width field is naturally aligned and has the same offset in all rows, so a scan loads it without
+/// reading another part of the row. Each text and blob field has an end offset, a uint32 that counts from the first
+/// byte of the row. A value begins at the end of the value before it, and the first at fixed_size(). The bitmap has a
+/// bit for each nullable field, in the order of the fields, the least significant bit first; a set bit means NULL.
+/// Without nullable fields the bitmap takes no byte. A fixed-width field that is NULL is 0, a text or blob that is
+/// NULL is empty. A row of four int64 and three int32 takes 44 bytes.
 class Schema {
  public:
+  /// A schema without fields, which no table has.
   Schema() = default;
-  /// kInvalidArgument: no field, more than kMaxFields, an empty, over-long, repeated or non-UTF-8 name, a type that no
-  /// field can have, or a fixed part over kMaxRowBytes.
+  /// Makes a schema. kInvalidArgument: there is no field or more than kMaxFields, a name is empty, too long, repeated
+  /// or not UTF-8, or is_field_type() is false for a type. The fixed part of a row always fits into kMaxRowBytes.
   static Result<Schema> make(std::vector<Field> fields);
 
   /// Number of fields.
@@ -72,27 +80,32 @@ class Schema {
   const std::vector<Field>& fields() const { return fields_; }
   const Field& field(size_t index) const { return fields_[index]; }
   const FieldLayout& layout(size_t index) const { return layout_[index]; }
-  /// Field number by exact name; O(log n).
+  /// The number of the field with this exact name. O(log n).
   std::optional<uint16_t> find(std::string_view name) const;
-  /// The same with an error for people: kInvalidArgument that names the fields there are.
+  /// The number of the field with this exact name. kInvalidArgument: there is none; the message names the fields of
+  /// the schema.
   Result<uint16_t> require(std::string_view name) const;
 
-  /// Bytes before the first text or blob byte: the least size of a row, and the size of all rows without such fields.
+  /// Size of the part of a row before the text and blob bytes: the smallest size of a row.
   uint32_t fixed_size() const { return fixed_size_; }
-  /// Offset of the null bitmap, and its bytes.
+  /// Offset of the null bitmap.
   uint32_t null_offset() const { return null_offset_; }
+  /// Size of the null bitmap.
   uint32_t null_bytes() const { return fixed_size_ - null_offset_; }
+  /// Number of nullable fields.
   size_t nullable_count() const { return nullable_count_; }
-  /// Text and blob fields in the order of their bytes; their end offsets are consecutive uint32 from end_offsets().
+  /// Numbers of the text and blob fields, in the order of their bytes.
   const std::vector<uint16_t>& variable_fields() const { return variable_fields_; }
+  /// Offset of the end offsets of variable_fields(), which are consecutive uint32.
   uint32_t end_offsets() const { return end_offsets_; }
 
   bool operator==(const Schema& other) const { return fields_ == other.fields_; }
 
+  /// Appends the fields.
   void encode(ByteWriter& out) const;
-  /// kMalformed for bytes that are no schema, and for what make() refuses.
+  /// Reads a schema. kMalformed: the bytes are no schema, or make() refuses the fields.
   static Result<Schema> decode(ByteReader& in);
-  /// "(id int64, note text null)"
+  /// The schema as a text for people, "(id int64, note text null)".
   std::string to_string() const;
 
  private:

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/schema/random_schema.h"
+#include "common/testing/random_schema.h"
 
 namespace loam {
 namespace {
@@ -28,7 +28,8 @@ TEST(Schema, FieldsLieAlignedAndApart) {
       ASSERT_EQ(schema.layout(i).null_bit != FieldLayout::kNone, schema.field(i).nullable);
     }
     take(schema.null_offset(), schema.null_bytes());
-    ASSERT_TRUE(std::all_of(taken.begin(), taken.end(), [](bool b) { return b; })) << "no byte is wasted";
+    ASSERT_TRUE(std::all_of(taken.begin(), taken.end(), [](bool b) { return b; }))
+        << "a byte of the fixed part belongs to no field";
   }
 }
 

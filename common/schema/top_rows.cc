@@ -17,19 +17,19 @@ size_t size_of(const TopRows::Row& row) {
 
 }  // namespace
 
-bool TopRows::wants(const Value& by) const { return rows_.size() < k_ || better(by, rows_.front().by); }
+bool TopRows::qualifies(const Value& by) const { return rows_.size() < k_ || better(by, rows_.front().by); }
 
-/// Takes what the rows will hold at most while one more is put to them.
+/// Acquires from the account the memory that the rows hold at most while another row is added.
 Status TopRows::make_room(size_t row_bytes) {
   if (account_ == nullptr) return ok_status();
   size_t places = rows_.capacity();
   if (rows_.size() == rows_.capacity()) {
-    places += std::max<size_t>(1, 2 * places);  // until the rows have moved, both are held
+    places += std::max<size_t>(1, 2 * places);  // the vector doubles, and holds both arrays until the rows have moved
   }
   const size_t needed = bytes_ + row_bytes + places * sizeof(Row);
-  if (needed <= taken_) return ok_status();
-  LOAM_RETURN_IF_ERROR(account_->take(needed - taken_));
-  taken_ = needed;
+  if (needed <= reserved_bytes_) return ok_status();
+  LOAM_RETURN_IF_ERROR(account_->acquire(needed - reserved_bytes_));
+  reserved_bytes_ = needed;
   return ok_status();
 }
 
@@ -51,7 +51,7 @@ Status TopRows::add(Value by, std::vector<Value> row) {
                                             " bytes; ask for fewer rows or fields"};
 }
 
-std::vector<TopRows::Row> TopRows::take() {
+std::vector<TopRows::Row> TopRows::take_sorted() {
   bytes_ = 0;
   std::sort_heap(rows_.begin(), rows_.end(), [this](const Row& a, const Row& b) { return better(a.by, b.by); });
   return std::exchange(rows_, {});

@@ -1,4 +1,4 @@
-// The k best rows of a top-k: what a node keeps of its rows, and a client of its nodes' rows.
+// The k best rows of a top-k query, at a storage node or at the client that merges the results.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,37 @@
 
 namespace loam {
 
-/// Memory of one top-k's rows, at a node and at the client. Beyond: kInvalidArgument that says so.
+/// Largest memory of the rows of one top-k, at a storage node and at the client. A query that needs more fails with
+/// kInvalidArgument.
 inline constexpr size_t kMaxTopBytes = 64 << 20;
 
-/// A heap of at most k rows whose root is the worst, so that most rows are turned away by one comparison. NULL is below
-/// every value. Owned by one thread.
+/// The k best rows so far, as a heap whose root is the worst of them. So most other rows are rejected by one
+/// comparison. NULL is below every value. Owner: one thread.
 class TopRows {
  public:
-  /// The limit is for tests; it is named above. `account`, which may be null and outlives this, is asked for the memory
-  /// of rows before they are kept; nothing is given back to it.
+  /// Tests set another limit than the default. Before a row is kept, its bytes are acquired from `account`, which may
+  /// be null and outlives this object; they are not released.
   explicit TopRows(const TopK& top, size_t max_bytes = kMaxTopBytes, MemoryAccount* account = nullptr)
       : k_(static_cast<size_t>(top.k)), descending_(top.descending), max_bytes_(max_bytes), account_(account) {}
 
+  /// Number of rows.
   size_t size() const { return rows_.size(); }
-  /// A row with this value of the top-k's field belongs to the k best so far.
-  bool wants(const Value& by) const;
-  /// `row` holds the values of the result's columns. Call only if wanted. kInvalidArgument if the rows take too much
-  /// memory, kOverloaded if the account has none for them; then this is of no more use.
+  /// Whether a row with this value of the top-k's field is one of the k best so far.
+  bool qualifies(const Value& by) const;
+  /// Adds a row, which qualifies; `row` has the values of the result's columns. kInvalidArgument: the rows need too
+  /// much memory. kOverloaded: the account has no memory. After an error the object must not be used any more.
   Status add(Value by, std::vector<Value> row);
 
+  /// A row of the result.
   struct Row {
-    Value by;
-    std::vector<Value> values;
+    Value by;                   ///< value of the top-k's field
+    std::vector<Value> values;  ///< values of the result's columns
   };
-  /// Best first. Leaves this empty.
-  std::vector<Row> take();
+  /// Returns the rows, the best first, and removes them.
+  std::vector<Row> take_sorted();
 
  private:
-  /// Strict order, the better first: makes the worst the root of the heap.
+  /// A strict order with the better row first. The heap functions then put the worst row at the root.
   bool better(const Value& a, const Value& b) const {
     const auto order = a.compare(b);
     return descending_ ? order > 0 : order < 0;
@@ -51,7 +54,7 @@ class TopRows {
   const size_t max_bytes_;
   MemoryAccount* const account_;
   size_t bytes_ = 0;
-  size_t taken_ = 0;  // from the account
+  size_t reserved_bytes_ = 0;  // bytes that were acquired from the account
   std::vector<Row> rows_;
 };
 

@@ -54,7 +54,7 @@ Value integer(int64_t x, FieldType type) {
 
 template <class T>
 bool parse_number(std::string_view text, T& out) {
-  if (text.starts_with('+')) text.remove_prefix(text.starts_with("+-") ? 0 : 1);  // one sign
+  if (text.starts_with('+')) text.remove_prefix(text.starts_with("+-") ? 0 : 1);  // from_chars() refuses a plus
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && end == text.data() + text.size();
 }
@@ -78,7 +78,7 @@ bool parse_blob(std::string_view text, Buffer& out) {
   return true;
 }
 
-/// Bytes of the multi-byte sequence at `p`, 0 if it is ill-formed.
+/// Returns the size of the multi-byte sequence of UTF-8 at `p`, or 0 if it is ill-formed.
 size_t utf8_sequence(const uint8_t* p, const uint8_t* end) {
   const auto continues = [](uint8_t byte) { return (byte & 0xc0) == 0x80; };
   const auto left = static_cast<size_t>(end - p);
@@ -121,7 +121,7 @@ bool is_utf8(std::string_view text) {
   const auto* p = reinterpret_cast<const uint8_t*>(text.data());
   const auto* const end = p + text.size();
   while (p != end) {
-    while (end - p >= 8) {
+    while (end - p >= 8) {  // skips ASCII eight bytes at a time
       uint64_t word;
       std::memcpy(&word, p, sizeof word);
       if ((word & 0x8080808080808080u) != 0) break;
@@ -214,11 +214,12 @@ Result<Value> Value::convert(FieldType type) const {
   if (is_null() || type_ == type) return *this;
   const Status refused = invalid_value(to_string() + " (" + std::string(loam::to_string(type_)) +
                                        ") is not exactly a " + std::string(loam::to_string(type)));
+  // An integer converts to another type of integers if it is in range, and to a float if that is exact.
   const bool to_integer = is_integer(type) || type == FieldType::kUint64;
   if (is_integer(type_) || type_ == FieldType::kUint64) {
     const int64_t x = std::get<int64_t>(data_);
     const bool negative = x < 0 && type_ != FieldType::kUint64;
-    if (type_ == FieldType::kUint64 && x < 0) return refused;  // above 2^63: fits no other type
+    if (type_ == FieldType::kUint64 && x < 0) return refused;  // 2^63 or more: not converted, not even to a float
     if (to_integer) {
       if ((negative && type == FieldType::kUint64) || !fits(x, type)) return refused;
       return integer(x, type);
@@ -228,6 +229,8 @@ Result<Value> Value::convert(FieldType type) const {
     if (y >= 0x1p63 || static_cast<int64_t>(y) != x) return refused;
     return type == FieldType::kFloat32 ? float32(static_cast<float>(y)) : float64(y);
   }
+  // A float converts to an integer if it is whole and in range. A float64 is rounded to float32, unless a finite number
+  // would become infinite.
   if (!is_float(type_)) return refused;
   const double x = as_float64();
   if (type == FieldType::kFloat64) return float64(x);

@@ -1,4 +1,4 @@
-// One value of a field, its type, and the order of values. The semantics stand in docs/semantics.md.
+// Values of fields, their types, and their order. docs/semantics.md has the semantics.
 #pragma once
 
 #include <cmath>
@@ -14,32 +14,34 @@
 
 namespace loam {
 
-/// Type of a field. The numbers travel on the wire and stand in catalogs; they are never reused. 8 to 11 are kept for
+/// The type of a field. The numbers are part of messages and catalogs, and are never reused. 8 to 11 are reserved for
 /// boolean, date, timestamp and decimal.
 enum class FieldType : uint8_t {
-  kNull = 0,  ///< type of the value NULL; no field has it
+  kNull = 0,  ///< the type of the value NULL; no field has it
   kInt16 = 1,
   kInt32 = 2,
   kInt64 = 3,
   kFloat32 = 4,
   kFloat64 = 5,
-  kText = 6,     ///< UTF-8, ordered bytewise
-  kBlob = 7,     ///< any bytes, ordered bytewise
-  kUint64 = 12,  ///< columns of results only (record keys, versions); no table has a field of it
+  kText = 6,     ///< UTF-8, ordered by bytes
+  kBlob = 7,     ///< any bytes, ordered by bytes
+  kUint64 = 12,  ///< only in columns of results, for record keys and versions; no table has such a field
 };
 
-/// "int64", "text" and so on, as the command line and error messages write it.
+/// The name of the type, "int64", "text" and so on, as the command line and messages write it.
 std::string_view to_string(FieldType type);
-/// The reverse; kInvalidArgument lists the names.
+/// The type with this name. kInvalidArgument: there is none; the message lists the names.
 Result<FieldType> field_type_from(std::string_view name);
 
-/// A type that a table's field may have.
+/// Whether a field of a table may have this type.
 constexpr bool is_field_type(FieldType type) { return type >= FieldType::kInt16 && type <= FieldType::kBlob; }
+/// Whether the type is int16, int32 or int64.
 constexpr bool is_integer(FieldType type) { return type >= FieldType::kInt16 && type <= FieldType::kInt64; }
+/// Whether the type is float32 or float64.
 constexpr bool is_float(FieldType type) { return type == FieldType::kFloat32 || type == FieldType::kFloat64; }
-/// Text and blob: the types whose values differ in length.
+/// Whether the type is text or blob, whose values differ in length.
 constexpr bool is_variable(FieldType type) { return type == FieldType::kText || type == FieldType::kBlob; }
-/// Bytes of a fixed-width value; 0 for text, blob and kNull.
+/// Size of a fixed-width value in bytes; 0 for text, blob and kNull.
 constexpr size_t fixed_width(FieldType type) {
   switch (type) {
     case FieldType::kInt16:
@@ -56,11 +58,12 @@ constexpr size_t fixed_width(FieldType type) {
   }
 }
 
-/// Well-formed UTF-8 (no overlong forms, no surrogates, at most U+10FFFF). ASCII runs at about 8 bytes a cycle.
+/// Whether a text is well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. Checks about 8
+/// bytes of ASCII in a cycle.
 bool is_utf8(std::string_view text);
 
-/// Total order of floats, the same in predicates, grouping, min, max and top-k: NaN equals NaN and is greater than
-/// everything else, -0 equals +0.
+/// Compares floats in a total order, which predicates, grouping, min, max and top-k share: NaN equals NaN and is
+/// greater than every other value, and -0 equals +0.
 template <class Float>
 std::weak_ordering compare_floats(Float a, Float b) {
   if (a < b) return std::weak_ordering::less;
@@ -69,12 +72,13 @@ std::weak_ordering compare_floats(Float a, Float b) {
   return std::isnan(a) <=> std::isnan(b);
 }
 
-/// A typed value or NULL. Value type, owns its text. For the edges of the system (predicates' operands, the command
-/// line, tests); rows and chunks are read through typed accessors that copy nothing.
+/// A value with its type, or NULL. It owns its text. Used for operands of predicates, on the command line and in
+/// tests; code that reads rows and chunks uses their typed accessors, which copy nothing.
 class Value {
  public:
   /// NULL.
   Value() = default;
+  /// Makes a value of the type in the function's name, as do the functions below.
   static Value null() { return {}; }
   static Value int16(int16_t x) { return Value(FieldType::kInt16, static_cast<int64_t>(x)); }
   static Value int32(int32_t x) { return Value(FieldType::kInt32, static_cast<int64_t>(x)); }
@@ -88,31 +92,35 @@ class Value {
   bool is_null() const { return type_ == FieldType::kNull; }
   FieldType type() const { return type_; }
 
-  /// Of int16, int32 and int64 values.
+  /// The value of an int16, int32 or int64.
   int64_t as_int64() const { return std::get<int64_t>(data_); }
+  /// The value of a uint64.
   uint64_t as_uint64() const { return static_cast<uint64_t>(std::get<int64_t>(data_)); }
-  /// Of float32 and float64 values (exact).
+  /// The exact value of a float32 or float64.
   double as_float64() const { return std::get<double>(data_); }
-  /// Of text and blob values: their bytes.
+  /// The bytes of a text or blob.
   std::string_view as_text() const { return std::get<std::string>(data_); }
 
-  /// For people: NULL, -7, 2.5, text as it is, a blob as x'0a0b'.
+  /// The value as a text for people: NULL, -7, 2.5, a text without quotes, a blob as x'0a0b'.
   std::string to_string() const;
-  /// Reads what to_string wrote, or what a person types ("7", "2.5", any text, "x'0a'"). Never NULL. kInvalidArgument
-  /// says what the text is not, or that it does not fit.
+  /// Reads a text of to_string(), or one that a person types: "7", "2.5", any text, "x'0a'". The result is never
+  /// NULL. kInvalidArgument: the text has another form, or the value does not fit into the type; the message says
+  /// which.
   static Result<Value> parse(std::string_view text, FieldType type);
-  /// The same number as another type, if that is exact (3 as float64, 7 as int16; also NULL as anything); else
-  /// kInvalidArgument. float64 to float32 rounds: a decimal literal is meant.
+  /// Converts a number to another type, if that is exact: 3 to float64, 7 to int16. NULL converts to every type. A
+  /// float64 that is not exact as float32 is rounded, because it usually comes from a decimal literal.
+  /// kInvalidArgument: any other conversion.
   Result<Value> convert(FieldType type) const;
 
-  /// The documented total order among values of one type, with NULL below everything. (Comparison in predicates never
-  /// sees NULL.) Values of two types are ordered by type number, which only keeps containers sane.
+  /// Compares values of one type in the total order of docs/semantics.md, with NULL below every value. (Predicates
+  /// never compare NULL.) Values of two types are ordered by the numbers of their types, only so that containers have
+  /// an order.
   std::weak_ordering compare(const Value& other) const;
   bool operator==(const Value& other) const { return compare(other) == std::weak_ordering::equivalent; }
 
-  /// Type number, then the value; strings length-prefixed.
+  /// Appends the number of the type and the value; texts have a length before them.
   void encode(ByteWriter& out) const;
-  /// kMalformed for an unknown type, an early end, text that is not UTF-8.
+  /// Reads a value. kMalformed: an unknown type, an early end, or text that is not UTF-8.
   static Result<Value> decode(ByteReader& in);
 
  private:

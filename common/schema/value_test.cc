@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/schema/random_schema.h"
+#include "common/testing/random_schema.h"
 
 namespace loam {
 namespace {

@@ -7,12 +7,15 @@
 namespace loam {
 
 bool Publication::covers(const Snapshot& snapshot) const {
+  // The three ways in which an open snapshot may stand in a publication (invariant 2).
   if (young_open && snapshot.base() >= floor) return true;
   if (snapshot.sees_all_of(later)) return true;
   return std::any_of(old.begin(), old.end(), [&](const OldSnapshot& listed) { return listed.snapshot == snapshot; });
 }
 
 bool Publication::garbage(Version valid_from, Version valid_to) const {
+  // Later and young snapshots see the successor. A young one has a base of at least the floor, so the successor must
+  // not be above the floor. Each old snapshot is tested by itself.
   if (!later.visible(valid_to) || (young_open && valid_to > floor)) return false;
   return std::none_of(old.begin(), old.end(), [&](const OldSnapshot& listed) {
     return listed.snapshot.visible(valid_from) && !listed.snapshot.visible(valid_to);
@@ -69,7 +72,7 @@ Result<Publication> Publication::decode(ByteReader& in) {
   const uint64_t below = in.get_varint();
   if (below > p.later.base().value) in.fail();
   p.floor = Version(p.later.base().value - below);
-  const size_t count = in.get_count(4);  // flag, base, span, number of ids
+  const size_t count = in.get_count(4);  // the least size: flag, base, high - base, number of ids
   if (count > kMaxOldSnapshots) in.fail();
   if (!in.failed()) p.old.reserve(count);
   for (size_t i = 0; i < count && !in.failed(); ++i) {

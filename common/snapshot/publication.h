@@ -1,5 +1,6 @@
-// What the commit manager tells the storage nodes about open and future snapshots, and what follows for garbage
-// collection (rules R13, R14, R20).
+// The publication: the commit manager's message to storage nodes about open and later snapshots, and the rules of
+// garbage collection that follow from it (R13, atomic publication; R14, refusal of old snapshots; R20, garbage and
+// tombstones).
 #pragma once
 
 #include <cstdint>
@@ -12,68 +13,77 @@
 
 namespace loam {
 
-/// Old open snapshots that one publication can list. The commit manager lowers the floor's bar (lists fewer, keeps
-/// more) or refuses new long-lived snapshots before it exceeds this.
+/// Largest number of old snapshots that a publication can list. Before the commit manager exceeds it, it lowers the
+/// floor (it then lists fewer snapshots, and storage nodes keep more versions) or refuses new long-lived snapshots.
 inline constexpr size_t kMaxOldSnapshots = 4'096;
 
-/// One open snapshot that a publication lists exactly.
+/// An open snapshot that a publication lists in full.
 struct OldSnapshot {
   Snapshot snapshot;
-  /// A transaction that may write holds it; false for read-only ones. Matters to tombstones alone (R20).
+  /// Whether a transaction that may write holds the snapshot. Only the collection of tombstones depends on it (R20).
   bool read_write = true;
 
   bool operator==(const OldSnapshot&) const = default;
 };
 
-/// One atomic, numbered statement of the commit manager: which snapshots are open, and what every later one sees [R13].
+/// A numbered statement of the commit manager about one moment: which snapshots are open, and which versions every
+/// later snapshot sees (R13).
 ///
-/// Made by the commit manager at one moment of its state machine; immutable afterwards; nodes share it by pointer
-/// between threads. Plain data: the code that fills it in calls check().
+/// The commit manager makes it at one moment of its state machine, and it is immutable afterwards. The threads of a
+/// storage node share it by pointer. Plain data: the code that fills it in calls check().
 ///
-/// Invariants (check(); decode() refuses what breaks them):
-/// 1. `later` is what a snapshot taken at this moment sees. What begins afterwards sees all of it and perhaps more.
-/// 2. Every open snapshot either has base ≥ floor (*young*, only if young_open), or is listed in `old`, or sees all of
-///    `later`.
-/// 3. floor ≤ later.base(); floor == later.base() if !young_open.
-/// An open snapshot may see commits that `later` does not see, because they are not durable yet. Nodes do not collect
-/// the versions that such commits supersede.
+/// Invariants (check() tests the third; decode() refuses a publication that violates it):
+/// 1. `later` is the snapshot that the commit manager would give out at this moment. Every snapshot that is taken
+///    afterwards sees all its versions and perhaps more.
+/// 2. Every open snapshot has base ≥ floor (a *young* snapshot; only if young_open), or is listed in `old`, or sees
+///    all of `later`.
+/// 3. floor ≤ later.base(), and floor == later.base() if !young_open.
+/// An open snapshot may see commits that `later` does not see, because they are not durable yet. Storage nodes do not
+/// collect the versions that such commits supersede.
 struct Publication {
-  /// Rises by one with each publication of an epoch.
+  /// Number within the epoch of the commit manager; each publication has the next one.
   uint64_t number = 0;
-  /// Start of the commit manager that made it (R11). (epoch, number) orders publications.
+  /// Epoch of the commit manager that made it (R11, restart of the commit manager). (epoch, number) orders
+  /// publications.
   uint64_t cm_epoch = 0;
+  /// The versions that every later snapshot sees at least.
   Snapshot later;
-  /// Lowest base of the young open snapshots.
+  /// The lowest base of the young open snapshots.
   Version floor;
-  /// False promises that every open snapshot is in `old` or sees all of `later`.
+  /// Whether young snapshots may be open. If false, every open snapshot is listed in `old` or sees all of `later`.
   bool young_open = false;
+  /// The open snapshots that are neither young nor see all of `later`.
   std::vector<OldSnapshot> old;
 
-  /// R14: a reader with this snapshot misses nothing at a node that collects garbage by this publication. A node
-  /// answers kSnapshotTooOld, and cancels the scan, if this is false under its newest publication.
+  /// Whether a reader with this snapshot finds all its versions at a storage node that collects garbage by this
+  /// publication (R14). A storage node answers kSnapshotTooOld and cancels the scan if its newest publication does
+  /// not cover the snapshot.
   bool covers(const Snapshot& snapshot) const;
 
-  /// R20, interval rule: a version that was written by `valid_from` and superseded by `valid_to` is seen by no open
-  /// snapshot, and every later one sees its successor. `valid_to` must be a real version.
+  /// Whether a version that `valid_from` wrote and `valid_to` superseded is garbage (R20, interval rule): no open
+  /// snapshot sees it, and every later snapshot sees its successor. `valid_to` must be set.
   bool garbage(Version valid_from, Version valid_to) const;
 
-  /// R20: every open read-write snapshot and every later one sees the tombstone written by `valid_from`. It may go if,
-  /// besides, no older version of its record remains anywhere.
+  /// Whether every open read-write snapshot and every later snapshot sees the tombstone that `valid_from` wrote
+  /// (R20). A storage node may remove the tombstone if also no older version of its record remains anywhere.
   bool tombstone_garbage(Version valid_from) const;
 
-  /// Every version up to this is seen by every open and every later snapshot; travels to clients with begins (R27).
+  /// The highest version such that every open and every later snapshot sees all versions up to it. Clients receive it
+  /// with each begin (R27, index entries).
   Version seen_by_all() const;
 
-  /// Follows `other` in the commit manager's order.
+  /// Whether this publication follows `other` in the commit manager's order.
   bool newer_than(const Publication& other) const {
     return cm_epoch != other.cm_epoch ? cm_epoch > other.cm_epoch : number > other.number;
   }
 
   bool operator==(const Publication&) const = default;
 
-  /// kInvalidArgument if an invariant is broken.
+  /// kInvalidArgument if the third invariant is violated or too many old snapshots are listed.
   Status check() const;
+  /// Appends the publication.
   void encode(ByteWriter& out) const;
+  /// Reads a publication. kMalformed: the bytes are no publication, or check() fails.
   static Result<Publication> decode(ByteReader& in);
 };
 

@@ -9,7 +9,7 @@
 namespace loam {
 namespace {
 
-// The model: sets of finished ids as bit masks, bit v for version v; every set is enumerated.
+// The model represents a set of finished ids by a bit mask, with bit v for version v, and enumerates all sets.
 using Set = uint32_t;
 constexpr unsigned kIds = 9;  // versions 1 … kIds exist or may begin later
 
@@ -24,20 +24,20 @@ Snapshot snapshot_of(Set finished, unsigned issued) {
 }
 
 struct Open {
-  Set finished;  // what it sees
+  Set finished;  // the versions that the snapshot sees
   Snapshot snapshot;
   bool read_write;
 };
 
 /// A small model of the commit manager: issues and finishes ids at random, opens and closes snapshots, then publishes.
-/// Some finished ids are not on the disk yet: snapshots see them, but the publication counts them as open.
+/// Some finished ids are not durable yet: snapshots see them, but the publication counts them as open.
 struct Manager {
   Set finished = 0;
   Set durable = 0;
   unsigned issued = 0;
   std::vector<Open> open;
   Publication publication;
-  size_t listed = 0;  // how many of `open`, from the front, are listed exactly
+  size_t listed = 0;  // number of snapshots, from the front of `open`, that the publication lists in full
 
   void run(std::mt19937_64& random) {
     for (int step = 0; step < 24; ++step) {
@@ -93,7 +93,7 @@ class PublicationModel : public ::testing::Test {
   }
 };
 
-TEST_F(PublicationModel, GarbageIsWhatNobodySees) {
+TEST_F(PublicationModel, GarbageIsInvisibleToEverySnapshot) {
   size_t collected = 0, kept_by_floor = 0;
   for_each_round(300, [&](const Manager& m) {
     for (unsigned from = 1; from < kIds; ++from) {
@@ -115,7 +115,7 @@ TEST_F(PublicationModel, GarbageIsWhatNobodySees) {
   EXPECT_GT(kept_by_floor, 0u);
 }
 
-TEST_F(PublicationModel, TombstonesGoWhenEveryWriterSeesThem) {
+TEST_F(PublicationModel, TombstonesAreGarbageWhenEveryWriterSeesThem) {
   size_t collected = 0;
   for_each_round(1'000, [&](const Manager& m) {
     for (unsigned from = 1; from <= kIds; ++from) {
@@ -147,12 +147,12 @@ TEST_F(PublicationModel, SeenByAllIsSeenByAll) {
   });
 }
 
-TEST_F(PublicationModel, EveryOpenAndLaterSnapshotIsCoveredAndNoCoveredOneMissesAVersion) {
+TEST_F(PublicationModel, EveryOpenAndLaterSnapshotIsCoveredAndMissesNoVersion) {
   size_t refused = 0;
   for_each_round(60, [&](const Manager& m) {
     for (const Open& o : m.open) ASSERT_TRUE(m.publication.covers(o.snapshot)) << o.snapshot.to_string();
     for_each_later(m.durable, [&](Set later) { ASSERT_TRUE(m.publication.covers(snapshot_of(later, kIds))); });
-    // Any set at all, open or not: if it is covered, it must not need a version that the rules give away.
+    // Every possible snapshot, open or not: if it is covered, it sees no version that counts as garbage.
     for (Set set = 0; set < (Set{1} << (kIds + 1)); set += 2) {
       const Snapshot snapshot = snapshot_of(set, kIds);
       if (!m.publication.covers(snapshot)) {
@@ -185,17 +185,17 @@ TEST_F(PublicationModel, Codec) {
   });
 }
 
-TEST(Publication, WhatLiesBetweenTwoOpenSnapshotsGoes) {
+TEST(Publication, VersionsBetweenTwoOpenSnapshotsAreGarbage) {
   Publication p;
   p.later = Snapshot(Version(100));
   p.floor = Version(90);
   p.young_open = true;
   p.old.push_back({Snapshot(Version(10)), false});
-  EXPECT_TRUE(p.garbage(Version(20), Version(30)));   // one long scan does not pin every later version
-  EXPECT_FALSE(p.garbage(Version(5), Version(30)));   // the scan reads it
-  EXPECT_FALSE(p.garbage(Version(20), Version(95)));  // a young one may
+  EXPECT_TRUE(p.garbage(Version(20), Version(30)));   // a long scan does not keep all later versions
+  EXPECT_FALSE(p.garbage(Version(5), Version(30)));   // the scan sees this version
+  EXPECT_FALSE(p.garbage(Version(20), Version(95)));  // a young snapshot may see it
   EXPECT_FALSE(p.garbage(Version(20), Version(101)));
-  EXPECT_TRUE(p.tombstone_garbage(Version(20)));  // the scan does not write
+  EXPECT_TRUE(p.tombstone_garbage(Version(20)));  // the scan is read-only
   p.old[0].read_write = true;
   EXPECT_FALSE(p.tombstone_garbage(Version(20)));
   EXPECT_EQ(p.seen_by_all(), Version(10));

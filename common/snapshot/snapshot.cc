@@ -35,6 +35,8 @@ Status Snapshot::assign(Version base, Version high, std::span<const Version> ope
 }
 
 void Snapshot::make_canonical() {
+  // If the id `high` is open, a snapshot with `high` - 1 and without this id sees the same versions. And all ids above
+  // base and below the first open one are visible, so base rises to the last of them.
   while (!open_.empty() && open_.back().value == high_) {
     open_.pop_back();
     --high_;
@@ -45,7 +47,7 @@ void Snapshot::make_canonical() {
 bool Snapshot::sees_all_of(const Snapshot& other) const {
   if (other.high_ <= base_) return true;
   if (!visible(Version(other.high_))) return false;
-  // What is invisible here up to other.high must be invisible there too. Both lists ascend.
+  // Each id that is invisible here and not above other.high must be invisible in `other` too. Both lists ascend.
   auto theirs = other.open_.begin();
   for (const Version id : open_) {
     if (id.value > other.high_) return true;
@@ -59,7 +61,8 @@ void Snapshot::encode(ByteWriter& out) const {
   out.put_varint(base_);
   out.put_varint(high_ - base_);
   out.put_varint(open_.size());
-  // By pieces on the stack: the output grows, and checks its room, once for many ids.
+  // Encodes groups of ids on the stack first, so that the output buffer grows and checks its capacity once for each
+  // group instead of once for each byte.
   constexpr size_t kPieceIds = 64;
   std::array<std::byte, kPieceIds * kMaxVarintBytes> piece;
   uint64_t previous = base_;
@@ -83,7 +86,7 @@ Status Snapshot::decode(ByteReader& in, Snapshot& reuse) {
   uint64_t previous = reuse.base_;
   for (size_t i = 0; valid && i < count; ++i) {
     const uint64_t gap = in.get_varint();
-    valid = !in.failed() && gap < reuse.high_ - previous;  // so that previous + gap + 1 ≤ high, without overflow
+    valid = !in.failed() && gap < reuse.high_ - previous;  // implies previous + gap + 1 ≤ high, without an overflow
     if (!valid) break;
     previous += gap + 1;
     reuse.open_.push_back(Version(previous));

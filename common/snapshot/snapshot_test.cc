@@ -43,7 +43,7 @@ Snapshot from(const Model& model) {
   return Snapshot::make(Version(model.base), Version(model.high), open).value();
 }
 
-TEST(Snapshot, SeesUpToBaseAndBetweenTheOpenOnes) {
+TEST(Snapshot, SeesVersionsUpToBaseAndBetweenTheOpenIds) {
   const Snapshot s = make(4, 9, {5, 8});
   for (const uint64_t v : {1, 4, 6, 7, 9}) EXPECT_TRUE(s.visible(Version(v))) << v;
   for (const uint64_t v : {5, 8, 10}) EXPECT_FALSE(s.visible(Version(v))) << v;
@@ -51,13 +51,13 @@ TEST(Snapshot, SeesUpToBaseAndBetweenTheOpenOnes) {
   EXPECT_EQ(s.to_string(), "{base 4, high 9, open 5 8}");
 }
 
-TEST(Snapshot, NothingIsVisibleInTheDefault) {
+TEST(Snapshot, TheDefaultSnapshotSeesNothing) {
   EXPECT_FALSE(Snapshot().visible(Version(1)));
   EXPECT_TRUE(Snapshot(Version(3)).visible(Version(3)));
   EXPECT_FALSE(Snapshot(Version(3)).visible(Version(4)));
 }
 
-TEST(Snapshot, CanonicalFormMakesEqualWhatSeesTheSame) {
+TEST(Snapshot, SnapshotsThatSeeTheSameVersionsAreEqual) {
   EXPECT_EQ(make(2, 9, {5, 8}), make(4, 9, {5, 8}));
   EXPECT_EQ(make(2, 9, {}), make(9, 9, {}));
   EXPECT_EQ(make(2, 9, {5, 8, 9}), make(2, 7, {5}));
@@ -119,7 +119,7 @@ TEST(Snapshot, ModelOfSeesAllOf) {
   for (int round = 0; round < 20'000; ++round) {
     const Model a = random_model(random, 8);
     Model b = random_model(random, 8);
-    if (round % 2 == 0) {  // often a later state of a
+    if (round % 2 == 0) {  // makes b a later snapshot than a
       b = a;
       std::erase_if(b.open, [&](uint64_t) { return random() % 2 == 0; });
       b.high += random() % 3;
@@ -180,8 +180,8 @@ TEST(Snapshot, MalformedBytes) {
   EXPECT_EQ(decode({5, 3, 1, 3}), StatusCode::kMalformed);           // id 9 above high 8
   EXPECT_EQ(decode({5, 3, 1, kMax}), StatusCode::kMalformed);        // the sum wraps around
   EXPECT_EQ(decode({5, kMax - 4, 0}), StatusCode::kMalformed);       // high wraps around
-  EXPECT_EQ(decode({kMax, 0, 0}), StatusCode::kOk);                  // the highest there is
-  EXPECT_EQ(decode({5, 3, 4, 0, 0, 0, 0}), StatusCode::kMalformed);  // more ids than numbers
+  EXPECT_EQ(decode({kMax, 0, 0}), StatusCode::kOk);                  // the highest version
+  EXPECT_EQ(decode({5, 3, 4, 0, 0, 0, 0}), StatusCode::kMalformed);  // more ids than versions between base and high
   EXPECT_EQ(decode({5, 3, kMax}), StatusCode::kMalformed);
   Buffer buffer;
   ByteWriter out(buffer);

@@ -17,7 +17,7 @@
 namespace loam::testing {
 namespace {
 
-// The explorer that lives, for the report of an assertion that fails during its schedule or the checks after it.
+// The living explorer. An assertion that fails during its schedule, or in the checks after it, prints its report.
 Explorer* present = nullptr;
 
 void report_present() {
@@ -26,6 +26,7 @@ void report_present() {
   std::fputs(present->message().c_str(), stderr);
 }
 
+// Runs when an assertion fails. The default action is restored first, so that the second abort ends the process.
 void on_abort(int) {
   std::signal(SIGABRT, SIG_DFL);
   report_present();
@@ -47,8 +48,8 @@ void watch_for_aborts() {
 
 struct Explorer::Thread {
   const char* name;
-  int64_t priority = 0;
-  uint64_t last_ran = 0;
+  int64_t priority = 0;   // by_priority_: the unfinished thread with the highest runs
+  uint64_t last_ran = 0;  // number of its last scheduling point
   std::unique_ptr<VirtualThread> stack;
 };
 
@@ -57,11 +58,12 @@ Explorer::Explorer(uint64_t seed, const ExploreOptions& options)
   LOAM_CHECK(present == nullptr, "one explorer at a time");
   present = this;
   watch_for_aborts();
+  // All random choices come from the seed, so that the seed alone repeats the schedule.
   by_priority_ = options_.policy == Policy::kPriorities || (options_.policy == Policy::kMixed && random_.one_in(2));
   stay_ = uint64_t{1} << random_.below(4);
   if (by_priority_) {
-    // The length of a run is not known (and must not be taken from earlier runs: the seed alone decides), so change
-    // points are spread over scales.
+    // The algorithm needs the length of the run, which is unknown. A length from earlier runs would make the schedule
+    // depend on more than the seed. So each change point lies within the first 2^k points, for a random k from 3 to 11.
     for (unsigned i = 0; i < options_.change_points; ++i) {
       change_at_.push_back(1 + random_.below(uint64_t{1} << random_.between(3, 11)));
     }
@@ -69,7 +71,7 @@ Explorer::Explorer(uint64_t seed, const ExploreOptions& options)
 }
 
 Explorer::~Explorer() {
-  LOAM_CHECK(unfinished_ == 0, "spawned threads are run");
+  LOAM_CHECK(unfinished_ == 0, "an explorer is destroyed before run()");
   present = nullptr;
 }
 
@@ -93,7 +95,9 @@ void Explorer::spawn(const char* name, std::function<void()> body) {
 void Explorer::run() {
   LOAM_CHECK(sim_scheduler == nullptr, "one run at a time");
   sim_scheduler = this;
-  next_ = choose(Why::kEnd);
+  // The stack of run() resumes one thread after another. A thread that stops has set next_ in step(); for a thread that
+  // has ended, run() chooses the next one.
+  next_ = choose(Reason::kEnd);
   while (unfinished_ > 0 && !livelock_) {
     current_ = next_;
     VirtualThread& stack = *threads_[current_]->stack;
@@ -101,7 +105,7 @@ void Explorer::run() {
     current_ = kNobody;
     if (stack.finished()) {
       --unfinished_;
-      next_ = choose(Why::kEnd);
+      next_ = choose(Reason::kEnd);
     }
   }
   sim_scheduler = nullptr;
@@ -138,6 +142,7 @@ std::string Explorer::replay() const {
 
 std::string Explorer::trace() const {
   std::string text = "  the last switches of " + std::to_string(points_) + " points:\n";
+  // trace_ is a ring with the last kTraceLength switches.
   const uint64_t begin = switches_ > kTraceLength ? switches_ - kTraceLength : 0;
   for (uint64_t i = begin; i < switches_; ++i) {
     const Switch& s = trace_[i % kTraceLength];
@@ -146,18 +151,19 @@ std::string Explorer::trace() const {
   return text;
 }
 
-void Explorer::point(const char* what) { step(what, Why::kPoint); }
-void Explorer::yield() { step("yield", Why::kYield); }
+void Explorer::point(const char* what) { step(what, Reason::kPoint); }
+void Explorer::yield() { step("yield", Reason::kYield); }
 
-void Explorer::step(const char* what, Why why) {
+// A scheduling point of the running thread. Outside of threads, in set-up and final checks, it does nothing.
+void Explorer::step(const char* what, Reason why) {
   if (current_ == kNobody || livelock_) return;
   Thread& thread = *threads_[current_];
   thread.last_ran = ++points_;
-  now_ns_ += why == Why::kYield ? kYieldNs : kPointNs;
+  now_ns_ += why == Reason::kYield ? kYieldNs : kPointNs;
   if (points_ > options_.max_points) {
     check(false, "livelock: more than " + std::to_string(options_.max_points) + " points in one run");
     livelock_ = true;
-    thread.stack->pause();  // never comes back
+    thread.stack->pause();  // never returns: run() abandons the threads
   }
   next_ = choose(why);
   if (next_ == current_) return;
@@ -165,21 +171,23 @@ void Explorer::step(const char* what, Why why) {
   thread.stack->pause();
 }
 
-size_t Explorer::choose(Why why) {
+size_t Explorer::choose(Reason why) {
+  // A thread that yields waits for the progress of another, so it is no candidate itself.
   candidates_.clear();
   for (size_t i = 0; i < threads_.size(); ++i) {
-    if (!threads_[i]->stack->finished() && !(why == Why::kYield && i == current_)) candidates_.push_back(i);
+    if (!threads_[i]->stack->finished() && !(why == Reason::kYield && i == current_)) candidates_.push_back(i);
   }
-  if (candidates_.empty()) return current_;  // alone, or the end of the run
+  if (candidates_.empty()) return current_;  // a yield of the only thread, or the end of the run
   if (options_.policy == Policy::kExhaustive) return choose_exhaustive(why);
   if (by_priority_) {
+    // A yield lowers the priority, too: otherwise the waiting thread would preempt the others at their next points.
     const bool change = std::find(change_at_.begin(), change_at_.end(), points_) != change_at_.end();
-    if (current_ != kNobody && (why == Why::kYield || (why == Why::kPoint && change))) {
+    if (current_ != kNobody && (why == Reason::kYield || (why == Reason::kPoint && change))) {
       threads_[current_]->priority = --lowest_priority_;
     }
     return choose_by_priority();
   }
-  if (why == Why::kPoint && !random_.one_in(stay_)) return current_;
+  if (why == Reason::kPoint && !random_.one_in(stay_)) return current_;
   return choose_random();
 }
 
@@ -190,21 +198,27 @@ size_t Explorer::choose_by_priority() {
                            [&](size_t a, size_t b) { return threads_[a]->priority < threads_[b]->priority; });
 }
 
-size_t Explorer::choose_exhaustive(Why why) {
-  // The first candidate is the one that costs nothing: who runs goes on; after a yield, who has waited longest.
-  if (why == Why::kPoint) {
+// Walks the tree of decisions in depth-first order: it repeats the decisions that explore() has set, and then always
+// takes the first candidate. explore() advances the last decision that has another choice.
+size_t Explorer::choose_exhaustive(Reason why) {
+  // The first candidate costs no preemption. At a point it is the running thread; after a yield, the thread that has
+  // not run for the longest time.
+  if (why == Reason::kPoint) {
     std::swap(*std::find(candidates_.begin(), candidates_.end(), current_), candidates_.front());
-  } else if (why == Why::kYield) {
+  } else if (why == Reason::kYield) {
     std::swap(*std::min_element(candidates_.begin(), candidates_.end(),
                                 [&](size_t a, size_t b) { return threads_[a]->last_ran < threads_[b]->last_ran; }),
               candidates_.front());
   }
-  if (candidates_.size() == 1 || (why != Why::kEnd && preemptions_ >= options_.preemptions)) return candidates_.front();
+  // Without a choice, or after the last allowed preemption, there is no decision to record. The end of a thread is no
+  // preemption, so its successor is always a decision.
+  if (candidates_.size() == 1 || (why != Reason::kEnd && preemptions_ >= options_.preemptions))
+    return candidates_.front();
   if (choices_.size() >= decisions_.size()) decisions_.push_back(0);
   const size_t decision = decisions_[choices_.size()];
   choices_.push_back(static_cast<uint8_t>(candidates_.size()));
-  LOAM_CHECK(decision < candidates_.size(), "a scenario repeats itself exactly under the same schedule");
-  if (decision > 0 && why != Why::kEnd) ++preemptions_;
+  LOAM_CHECK(decision < candidates_.size(), "the scenario depends on more than the schedule");
+  if (decision > 0 && why != Reason::kEnd) ++preemptions_;
   return candidates_[decision];
 }
 
@@ -221,14 +235,14 @@ ExploreReport explore(const ExploreOptions& options, const std::function<void(Ex
   const char* const factor = std::getenv("LOAM_EXPLORE_FACTOR");
   const uint64_t schedules = options.schedules * (factor != nullptr ? std::strtoull(factor, nullptr, 0) : 1);
   while (report.schedules < schedules) {
-    // Exhaustive: the scenario is the same each time, only the schedule varies.
+    // kExhaustive uses one seed, so that only the decisions differ between its schedules.
     const uint64_t seed = exhaustive ? options.base_seed : Random::split(state);
     Explorer ex(one_seed != nullptr ? std::strtoull(one_seed, nullptr, 0) : seed, options);
     ex.decisions_ = decisions;
     try {
       scenario(ex);
     } catch (const ExplorationAborted& e) {
-      ex.check(false, e.what());  // recorded already: the first failure stays
+      ex.check(false, e.what());  // no effect: the livelock is recorded, and the first failure is kept
     } catch (const std::exception& e) {
       ex.check(false, std::string("the scenario threw: ") + e.what());
     }
@@ -240,6 +254,7 @@ ExploreReport explore(const ExploreOptions& options, const std::function<void(Ex
     }
     if ((ex.failed() && options.stop_at_failure) || one_seed != nullptr || one_schedule != nullptr) break;
     if (!exhaustive) continue;
+    // The next schedule: drops the last decisions that have no further choice, and advances the one before them.
     decisions = std::move(ex.decisions_);
     decisions.resize(ex.choices_.size());
     while (!decisions.empty() && decisions.back() + 1 >= ex.choices_[decisions.size() - 1]) decisions.pop_back();

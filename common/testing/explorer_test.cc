@@ -47,7 +47,8 @@ TEST_P(EveryPolicy, NeverReportsCorrectCode) {
   EXPECT_EQ(report.exhausted, GetParam() == Policy::kExhaustive);
 }
 
-// A bug that needs one thread to sleep through all of another's work, twice: b sees a's two marks in the wrong order.
+// The planted bug needs two switches at the right places: b runs between the first and the second store of a, and a
+// then runs between the store of b and its last loads.
 TEST_P(EveryPolicy, FindsABugOfDepthThree) {
   const ExploreReport report = explore({.schedules = 20'000, .policy = GetParam(), .preemptions = 3}, [](Explorer& ex) {
     Counter x{0};
@@ -68,7 +69,7 @@ TEST_P(EveryPolicy, FindsABugOfDepthThree) {
   EXPECT_FALSE(report.ok());
 }
 
-TEST_P(EveryPolicy, ALockWorks) {
+TEST_P(EveryPolicy, FindsNoErrorInALock) {
   const ExploreReport report = explore({.schedules = 2000, .policy = GetParam()}, [](Explorer& ex) {
     Env::Atomic<bool> locked{false};
     Counter counter{0};
@@ -106,7 +107,7 @@ TEST_P(EveryPolicy, ReportsALivelock) {
 INSTANTIATE_TEST_SUITE_P(Explorer, EveryPolicy,
                          ::testing::Values(Policy::kRandom, Policy::kPriorities, Policy::kMixed, Policy::kExhaustive));
 
-// The order in which three threads of three steps each ran.
+// The order in which three threads took their steps, three each, under the schedule of this seed.
 std::vector<int> order_of(uint64_t seed) {
   std::vector<int> order;
   Explorer ex(seed);
@@ -122,18 +123,18 @@ std::vector<int> order_of(uint64_t seed) {
   return order;
 }
 
-TEST(Explorer, ASeedRepeatsItsRun) {
+TEST(Explorer, SameSeedRepeatsTheSchedule) {
   std::set<std::vector<int>> different;
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     EXPECT_EQ(order_of(seed), order_of(seed)) << seed;
     different.insert(order_of(seed));
   }
-  EXPECT_GT(different.size(), 15u);  // priorities leave fewer orders than chance
+  EXPECT_GT(different.size(), 15u);  // schedules by priority give fewer orders than random ones
 }
 
 TEST(Explorer, ExhaustiveCountsEverySchedule) {
-  // Two threads of one point each. Before its point a thread has done nothing: a first (run on, or preempt at the point
-  // and come back when b ends, with or without a preemption of b), and the mirror image.
+  // Two threads with one point each. Either thread may begin. At each point the running thread continues or is
+  // preempted.
   std::set<std::vector<int>> orders;
   const ExploreReport report = explore({.schedules = 1000, .policy = Policy::kExhaustive}, [&](Explorer& ex) {
     std::vector<int> order;
@@ -153,10 +154,10 @@ TEST(Explorer, ExhaustiveCountsEverySchedule) {
 
 TEST(Explorer, AnExceptionInAVirtualThreadIsAFailure) {
   const ExploreReport report = explore({.schedules = 1}, [](Explorer& ex) {
-    ex.spawn("thrower", [] { throw std::runtime_error("lost my marbles"); });
+    ex.spawn("thrower", [] { throw std::runtime_error("thrown by the test"); });
     ex.run();
   });
-  EXPECT_NE(report.message.find("lost my marbles"), std::string::npos) << report.message;
+  EXPECT_NE(report.message.find("thrown by the test"), std::string::npos) << report.message;
 }
 
 TEST(Explorer, PhasesRunOneAfterTheOther) {

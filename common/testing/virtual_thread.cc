@@ -19,19 +19,20 @@ namespace {
 
 namespace context = boost::context;
 
+/// Keeps the stacks of ended virtual threads for new ones.
 class StackPool {
  public:
   static StackPool& instance() {
     static StackPool* const pool = new StackPool;  // never destroyed: abandoned stacks stay in use
     return *pool;
   }
-  context::stack_context take() {
+  context::stack_context acquire() {
     if (free_.empty()) return fresh();
     const context::stack_context stack = free_.back();
     free_.pop_back();
     return stack;
   }
-  void give(context::stack_context stack) { free_.push_back(stack); }
+  void release(context::stack_context stack) { free_.push_back(stack); }
 
  private:
   static constexpr size_t kGuardBytes = 64 * 1024;  // as below the stacks of common/fiber
@@ -41,7 +42,7 @@ class StackPool {
     void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     LOAM_CHECK(base != MAP_FAILED && mprotect(base, kGuardBytes, PROT_NONE) == 0, "no memory for a virtual thread");
 #ifdef __SANITIZE_ADDRESS__
-    __lsan_register_root_region(base, bytes);  // what an abandoned stack holds is no leak
+    __lsan_register_root_region(base, bytes);  // objects of an abandoned stack are no leak
 #endif
     context::stack_context stack;
     stack.size = VirtualThread::kStackBytes;
@@ -52,13 +53,14 @@ class StackPool {
   std::vector<context::stack_context> free_;
 };
 
+/// The stack allocator for Boost.Context over StackPool.
 struct PooledStacks {
-  context::stack_context allocate() { return StackPool::instance().take(); }
-  void deallocate(context::stack_context& stack) { StackPool::instance().give(stack); }
+  context::stack_context allocate() { return StackPool::instance().acquire(); }
+  void deallocate(context::stack_context& stack) { StackPool::instance().release(stack); }
 };
 
-// Tells AddressSanitizer of every switch of stacks; nothing otherwise.
-struct SwitchNote {
+/// Notifies AddressSanitizer of the switches away from one stack and back to it. Does nothing in other builds.
+struct SanitizerSwitch {
   void* fake_stack = nullptr;
 
 #ifdef __SANITIZE_ADDRESS__
@@ -77,11 +79,11 @@ struct SwitchNote {
 }  // namespace
 
 struct VirtualThread::Impl {
-  context::fiber fiber;   // where it stands, while it does not run
-  context::fiber caller;  // resume(), while it runs
+  context::fiber fiber;   // the context of the body, while it is paused
+  context::fiber caller;  // the context of resume(), while the body runs
   const void* stack_bottom = nullptr;
-  SwitchNote note;
-  SwitchNote caller_note;
+  SanitizerSwitch note;
+  SanitizerSwitch caller_note;
   const void* caller_bottom = nullptr;
   size_t caller_size = 0;
 };
@@ -96,6 +98,7 @@ VirtualThread::VirtualThread(std::function<void()> body) : body_(std::move(body)
     impl.note.arrive(&impl.caller_bottom, &impl.caller_size);
     impl.caller = std::move(caller);
     body_();
+    // The last switch leaves the stack for ever. Boost.Context then returns it to the pool.
     finished_ = true;
     impl.note.leave(impl.caller_bottom, impl.caller_size, true);
     return std::move(impl.caller);

@@ -1,5 +1,5 @@
-// A stack of its own that runs until it pauses: what the explorer's and the simulator's threads are made of. The
-// simulated kind only.
+// Virtual threads: stacks that run in turns within one thread of the operating system. The explorer and the simulator
+// build their threads on them. Only in simulated builds.
 #pragma once
 
 #include <cstddef>
@@ -8,27 +8,34 @@
 
 namespace loam::testing {
 
-/// Runs a body on a stack of its own, in turns with the thread that resumes it. Stacks have a guard below them and are
-/// kept for the next one: a fresh one would cost 10 µs.
+/// Runs a function, its body, on a stack of its own, in turns with the scheduler that resumes it.
 ///
-/// Owner: a scheduler of virtual threads, on whose operating-system thread everything runs. A body that has begun and
-/// not ended must not be destroyed but abandoned: it may stand inside a destructor, so it cannot be unwound.
+/// A guard lies below each stack. Stacks are kept for later virtual threads, because mapping one costs 10 µs.
+///
+/// Owner: a scheduler of virtual threads. Threads: the scheduler's, in which the body runs too. An object whose body
+/// has begun and not ended must not be destroyed: the body may be inside a destructor, so its stack cannot be
+/// unwound. The owner calls abandon() instead.
 class VirtualThread {
  public:
+  /// Usable size of the stack.
   static constexpr size_t kStackBytes = size_t{256} << 10;
 
+  /// Prepares the stack. The body begins at the first resume().
   explicit VirtualThread(std::function<void()> body);
   ~VirtualThread();
   VirtualThread(const VirtualThread&) = delete;
   VirtualThread& operator=(const VirtualThread&) = delete;
 
-  /// By the scheduler: lets the body run until it pauses or ends.
+  /// Runs the body until it pauses or ends. Called by the scheduler.
   void resume();
-  /// In the body, on its own stack or on one that it has switched to: back to the scheduler.
+  /// Switches back to the scheduler, and returns at the next resume(). Called by the body, on its own stack or on a
+  /// stack to which it has switched, such as that of a fiber.
   void pause();
+  /// Whether the body has ended.
   bool finished() const { return finished_; }
 
-  /// Never runs again. What its stack holds stays where it is, reachable, so that it is no leak to a checker.
+  /// Keeps the object for ever without running it again. The objects on its stack stay reachable, so that LeakSanitizer
+  /// reports no leak.
   static void abandon(std::unique_ptr<VirtualThread> thread);
 
  private:

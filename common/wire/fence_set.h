@@ -1,4 +1,4 @@
-// The sessions that may not write any more.
+// The set of fenced sessions, whose requests storage nodes refuse.
 #pragma once
 
 #include <algorithm>
@@ -10,23 +10,25 @@
 
 namespace loam::wire {
 
-/// Sessions that have ended, as a watermark and exceptions [R9]: every session up to `watermark` is fenced, but for
-/// those in `alive`. Session numbers only rise and a session never comes back, so the set only grows, while its
-/// encoding is bounded by the number of sessions that are open.
+/// The fenced sessions of a cluster, as a watermark with exceptions (R9, leases of storage nodes).
 ///
-/// Value type. Made by the commit manager alone; a storage node keeps the one that fences most: FenceSets of one
-/// cluster are totally ordered by inclusion.
+/// Every session up to `watermark` is fenced, except the sessions in `alive`. Session numbers only rise and an ended
+/// session never returns. So the set only grows, while the number of open sessions bounds the size of its encoding.
+///
+/// A value type. Only the commit manager makes FenceSets. Those of one cluster are totally ordered by inclusion, and
+/// a storage node keeps the largest.
 struct FenceSet {
-  SessionId watermark;
-  std::vector<SessionId> alive;  ///< ascending, unique, all ≤ watermark
+  SessionId watermark;           ///< the highest session that may be fenced
+  std::vector<SessionId> alive;  ///< the open sessions up to the watermark; ascending, unique
 
+  /// Whether requests of this session are refused.
   bool fenced(SessionId session) const {
     return session <= watermark && !std::binary_search(alive.begin(), alive.end(), session);
   }
 
   bool operator==(const FenceSet&) const = default;
 
-  /// kMalformed if `alive` is not as described.
+  /// kMalformed if `alive` does not ascend strictly up to the watermark.
   Status check() const {
     const bool ascends = std::adjacent_find(alive.begin(), alive.end(), std::greater_equal<>()) == alive.end();
     if (ascends && (alive.empty() || alive.back() <= watermark)) return ok_status();

@@ -32,7 +32,7 @@ Status ClusterHistory::validate() const {
   if (epochs.empty() || epochs.size() > kMaxEpochs) {
     return malformed("has " + std::to_string(epochs.size()) + " epochs, not 1 to " + std::to_string(kMaxEpochs));
   }
-  const auto falls = [](const EpochMark& a, const EpochMark& b) {
+  const auto falls = [](const EpochRecord& a, const EpochRecord& b) {
     return a.number >= b.number || a.first_state >= b.first_state;
   };
   if (epochs.front().number == 0 || epochs.front().first_state == 0 ||
@@ -42,7 +42,7 @@ Status ClusterHistory::validate() const {
   return ok_status();
 }
 
-Status ClusterHistory::contains(const KnownHistory& known) const {
+Status ClusterHistory::contains(const HistoryPoint& known) const {
   if (!known.cluster) return ok_status();
   if (known.cluster != cluster) {
     return wrong("the commit manager is of cluster " + to_string(cluster) + ", the storage node of cluster " +
@@ -53,20 +53,21 @@ Status ClusterHistory::contains(const KnownHistory& known) const {
     return wrong(told + ", and the commit manager is only at epoch " + std::to_string(epochs.back().number) +
                  ": its state is not the newest of the cluster");
   }
-  const auto at = std::ranges::find(epochs, known.epoch, &EpochMark::number);
+  const auto at = std::ranges::find(epochs, known.epoch, &EpochRecord::number);
   if (at == epochs.end()) {
     return wrong(told + ", which is not among the " + std::to_string(epochs.size()) +
                  " epochs that the commit manager remembers");
   }
   if (at->random != known.random) {
-    return wrong(told + " by another start of the commit manager than the epoch " + std::to_string(known.epoch) +
-                 " in this one's state: both went on from copies of one state");
+    return wrong(told + " by another start of the commit manager than epoch " + std::to_string(known.epoch) +
+                 " in the stored state of this one: both have continued from copies of one state");
   }
+  // An earlier epoch ends with the state before the first one of the next epoch.
   const bool present = at + 1 == epochs.end();
   const uint64_t last = present ? state : (at + 1)->first_state - 1;
   if (known.state > last) {
     return wrong(told + " with state " + std::to_string(known.state) + ", and the commit manager " +
-                 (present ? "has stored " : "went on from ") + "state " + std::to_string(last) +
+                 (present ? "has stored " : "continued from ") + "state " + std::to_string(last) +
                  ": its state is not the newest of the cluster");
   }
   if (known.log > log) {

@@ -1,5 +1,6 @@
-// Which cluster a commit manager, a storage node or a client belongs to, and which state of its commit manager is the
-// newest [R10, docs/decisions/0019-cluster-identity.md].
+// The identity of a cluster and the history of its commit manager (R10, cluster identity and incarnations;
+// docs/decisions/0019-cluster-identity.md). They reveal a commit manager that runs on an old copy of its folder, or a
+// server of another cluster.
 #pragma once
 
 #include <compare>
@@ -11,11 +12,12 @@
 
 namespace loam::wire {
 
-/// Names a cluster: 128 random bits, drawn once with the first state of its commit manager. Zero: no cluster.
+/// The id of a cluster: 128 random bits, drawn when its commit manager stores its first state. Zero is no cluster.
 struct ClusterId {
   uint64_t high = 0;
   uint64_t low = 0;
 
+  /// Whether this is the id of a cluster.
   explicit operator bool() const { return high != 0 || low != 0; }
   auto operator<=>(const ClusterId&) const = default;
 
@@ -25,14 +27,15 @@ struct ClusterId {
   }
 };
 
-/// 32 hexadecimal digits.
+/// The id as 32 hexadecimal digits.
 std::string to_string(const ClusterId& cluster);
 
-/// One start of the commit manager. Two starts from copies of one state have the same number and different `random`.
-struct EpochMark {
-  uint64_t number = 0;
-  uint64_t random = 0;
-  uint64_t first_state = 0;  ///< the number of the first state that this start stores
+/// One epoch of a commit manager, that is, one start. Two starts from copies of the same state have the same number
+/// and different random numbers.
+struct EpochRecord {
+  uint64_t number = 0;       ///< number of the epoch
+  uint64_t random = 0;       ///< random number of the epoch
+  uint64_t first_state = 0;  ///< number of the first state that this epoch stores
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -40,14 +43,14 @@ struct EpochMark {
   }
 };
 
-/// What a storage node has been told last: it holds records that depend on this epoch, this state and this part of the
-/// commit log.
-struct KnownHistory {
-  ClusterId cluster;  ///< zero: nothing has been told yet
-  uint64_t epoch = 0;
-  uint64_t random = 0;
-  uint64_t state = 0;
-  uint64_t log = 0;
+/// The newest point of a commit manager's history that a storage node knows. Its records depend on this epoch, this
+/// stored state and these commits in the commit log.
+struct HistoryPoint {
+  ClusterId cluster;    ///< zero: the storage node has never registered
+  uint64_t epoch = 0;   ///< number of the newest epoch
+  uint64_t random = 0;  ///< random number of this epoch
+  uint64_t state = 0;   ///< highest number of a stored state
+  uint64_t log = 0;     ///< highest number of flushed commits in the commit log
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -55,24 +58,26 @@ struct KnownHistory {
   }
 };
 
-/// Epochs of a commit manager that its state keeps and that it shows. A storage node that was last told an older epoch
-/// is refused: 1,024 starts that serve without that node are far beyond what happens, and the list stays below 32 KiB.
+/// Number of epochs that a commit manager keeps in its state and shows. It refuses a storage node that knows only an
+/// older epoch. That is no loss in practice, because 1,024 starts without this storage node do not happen. The list
+/// stays below 32 KiB.
 inline constexpr size_t kMaxEpochs = 1'024;
 
-/// What a commit manager shows of itself. Each state that it stores has the next number, over all epochs.
+/// The history that a commit manager shows to storage nodes. Stored states are numbered over all epochs.
 struct ClusterHistory {
   ClusterId cluster;
-  std::vector<EpochMark> epochs{};  ///< ascending; the last one is the present
-  uint64_t state = 0;               ///< the number of the newest stored state; 0: nothing is stored
-  uint64_t log = 0;  ///< commits, counted over all epochs, whose records in the commit log are on the disk
+  std::vector<EpochRecord> epochs{};  ///< ascending, at most kMaxEpochs; the last one is the present epoch
+  uint64_t state = 0;                 ///< number of the newest stored state; 0: nothing is stored
+  uint64_t log = 0;                   ///< number of commits, over all epochs, that are flushed in the commit log
 
-  /// kMalformed: no cluster, no epoch, too many of them, or numbers that do not ascend.
+  /// kMalformed: there is no cluster, no epoch or more than kMaxEpochs, or numbers do not ascend.
   Status validate() const;
-  /// Whether this history contains what a storage node was told. kWrongCluster says what contradicts: another cluster,
-  /// a higher epoch, an epoch with another random number, a state or commits that this history does not contain.
-  Status contains(const KnownHistory& known) const;
-  /// The present end of a valid history.
-  KnownHistory present() const { return {cluster, epochs.back().number, epochs.back().random, state, log}; }
+  /// Checks that this history contains a point that a storage node knows. kWrongCluster: it does not; the message
+  /// names the contradiction, which is another cluster, a higher epoch, an epoch with another random number, or a
+  /// state or commits beyond this history.
+  Status contains(const HistoryPoint& known) const;
+  /// The newest point of a valid history.
+  HistoryPoint latest() const { return {cluster, epochs.back().number, epochs.back().random, state, log}; }
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {

@@ -10,7 +10,7 @@ constexpr ClusterId kCluster{0x0123456789abcdef, 0xfedcba9876543210};
 /// Epoch 3 stored the states 11 to 19, epoch 4 the states 20 to 29, epoch 5 so far 30 to 33.
 ClusterHistory history() { return {kCluster, {{3, 103, 11}, {4, 104, 20}, {5, 105, 30}}, 33, 700}; }
 
-Status judge(const KnownHistory& known) { return history().contains(known); }
+Status judge(const HistoryPoint& known) { return history().contains(known); }
 
 TEST(ClusterIdTest, IsWrittenAsHexadecimalDigits) {
   EXPECT_EQ(to_string(kCluster), "0123456789abcdeffedcba9876543210");
@@ -19,12 +19,12 @@ TEST(ClusterIdTest, IsWrittenAsHexadecimalDigits) {
   EXPECT_FALSE(ClusterId());
 }
 
-TEST(ClusterHistoryTest, ContainsWhatWasToldByItsOwnEpochs) {
-  EXPECT_TRUE(judge({}).ok()) << "a node that was told nothing";
+TEST(ClusterHistoryTest, ContainsPointsOfItsOwnEpochs) {
+  EXPECT_TRUE(judge({}).ok()) << "a storage node that has never registered";
   EXPECT_TRUE(judge({kCluster, 3, 103, 19}).ok());
   EXPECT_TRUE(judge({kCluster, 4, 104, 20}).ok());
   EXPECT_TRUE(judge({kCluster, 5, 105, 33}).ok());
-  EXPECT_TRUE(judge(history().present()).ok());
+  EXPECT_TRUE(judge(history().latest()).ok());
 }
 
 TEST(ClusterHistoryTest, RefusesAnotherCluster) {
@@ -34,15 +34,18 @@ TEST(ClusterHistoryTest, RefusesAnotherCluster) {
 }
 
 TEST(ClusterHistoryTest, RefusesEpochsThatItDoesNotContain) {
-  EXPECT_TRUE(judge({kCluster, 6, 106, 40}) == StatusCode::kWrongCluster) << "the manager's epoch is lower";
-  EXPECT_TRUE(judge({kCluster, 5, 999, 30}) == StatusCode::kWrongCluster) << "begun from another copy";
-  EXPECT_TRUE(judge({kCluster, 4, 999, 20}) == StatusCode::kWrongCluster) << "the same, one epoch earlier";
-  EXPECT_TRUE(judge({kCluster, 2, 102, 5}) == StatusCode::kWrongCluster) << "too old to be remembered";
+  EXPECT_TRUE(judge({kCluster, 6, 106, 40}) == StatusCode::kWrongCluster) << "the epoch of the commit manager is lower";
+  EXPECT_TRUE(judge({kCluster, 5, 999, 30}) == StatusCode::kWrongCluster)
+      << "epoch 5 of another start of the commit manager";
+  EXPECT_TRUE(judge({kCluster, 4, 999, 20}) == StatusCode::kWrongCluster)
+      << "epoch 4 of another start of the commit manager";
+  EXPECT_TRUE(judge({kCluster, 2, 102, 5}) == StatusCode::kWrongCluster)
+      << "the commit manager no longer keeps this epoch";
 }
 
 TEST(ClusterHistoryTest, RefusesStatesThatItDoesNotContain) {
   EXPECT_TRUE(judge({kCluster, 4, 104, 30}) == StatusCode::kWrongCluster)
-      << "epoch 5 went on from state 29, so epoch 4 stored another state 30";
+      << "epoch 5 began after state 29, so the node knows another state 30 of epoch 4";
   EXPECT_TRUE(judge({kCluster, 5, 105, 34}) == StatusCode::kWrongCluster);
 }
 
@@ -54,7 +57,7 @@ TEST(ClusterHistoryTest, RefusesACommitLogThatEndsTooEarly) {
 
 TEST(ClusterHistoryTest, IsValidOnlyIfItAscends) {
   EXPECT_TRUE(history().validate().ok());
-  EXPECT_TRUE((ClusterHistory{kCluster, {{1, 7, 1}}, 0}.validate().ok())) << "a manager that stores nothing";
+  EXPECT_TRUE((ClusterHistory{kCluster, {{1, 7, 1}}, 0}.validate().ok())) << "a commit manager that stores no state";
   const auto bad = [](auto change) {
     ClusterHistory changed = history();
     change(changed);

@@ -1,4 +1,4 @@
-// The changes of index entries that the writes of a transaction need.
+// A change of an index entry, as a write of a transaction needs it.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace loam::wire {
 
-/// A record gets a value of an indexed field, or loses it (R27). The write of the tree's node that makes the change
-/// carries it to the storage node as an IndexIntent, so that recovery needs neither the catalog nor the record to undo
-/// it. Value type.
+/// A change of one index entry: a record gets or loses a value of the indexed fields (R27, index entries). The write
+/// of the tree node that makes the change carries it to the storage node as an IndexIntent, so recovery can undo it
+/// without the catalog and without the record. A value type.
 struct IndexChange {
-  TableId index;        ///< the table of the tree's nodes
-  Key record;           ///< the record that has the value
-  bool take = false;    ///< it loses the value; otherwise it gets it
-  bool shared = false;  ///< all records with the value have their entries under one key of the tree (R28)
-  std::string key;      ///< of the tree
+  TableId index;        ///< the index, that is, the table of its tree nodes
+  Key record;           ///< the record to which the entry leads
+  bool remove = false;  ///< whether the record loses the value; otherwise it gets the value
+  bool shared = false;  ///< whether all records with this value have their entries under one key (R28, unique indexes)
+  std::string key;      ///< the key of the entry in the tree
 
   bool operator==(const IndexChange&) const = default;
 };

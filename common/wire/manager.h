@@ -1,4 +1,4 @@
-// Messages of the commit manager: with clients, and with storage nodes.
+// Messages between the commit manager and clients, and between the commit manager and storage nodes.
 #pragma once
 
 #include <string>
@@ -16,16 +16,16 @@ namespace loam::wire {
 
 // ---- client → commit manager -------------------------------------------------------------------------------------
 
-/// Registers a client process (R3), or goes on with its session on a new connection: then `resume` and `manager_epoch`
-/// name it, and the connection that it had before is closed. kFenced if that session has ended; kWrongCluster if the
-/// client names another cluster than the commit manager's. After resuming, the client sends what has no answer yet once
-/// more, with the sequences that it had.
+/// The first message of a client on a connection: opens a session, or resumes one on a new connection (R3, idempotent
+/// requests within a session). To resume, the client names the session and its epoch; the commit manager then closes
+/// the earlier connection of the session, and the client repeats all unanswered requests with their sequences.
+/// kFenced: the session has ended. kWrongCluster: the client names another cluster than that of the commit manager.
 struct OpenSession {
   static constexpr Opcode kOpcode = Opcode::kOpenSession;
-  std::string client_name;  ///< for operators: program and host
-  SessionId resume{};       ///< 0: a new session
-  uint64_t manager_epoch = 0;
-  ClusterId cluster{};  ///< of the client's earlier sessions; zero: it had none
+  std::string client_name;     ///< program and host, for operators
+  SessionId resume{};          ///< the session to resume; 0: open a new one
+  uint64_t manager_epoch = 0;  ///< epoch of the session to resume
+  ClusterId cluster{};         ///< cluster of the client's earlier sessions; zero: it had none
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -33,13 +33,15 @@ struct OpenSession {
   }
 };
 
-struct SessionOpened {
-  static constexpr Opcode kOpcode = Opcode::kSessionOpened;
+/// Answer to OpenSession.
+struct OpenSessionReply {
+  static constexpr Opcode kOpcode = Opcode::kOpenSessionReply;
   SessionId session;
   uint64_t manager_epoch = 0;
-  std::string admin_address;  ///< gRPC of the commit manager; empty if it has none
+  std::string admin_address;  ///< address of the commit manager's gRPC administration; empty if it has none
   Catalog catalog;
-  /// A session of which the commit manager hears nothing for so long is fenced and recovered (R7, R8).
+  /// Time after which the commit manager fences a silent session and recovers its transactions (R7, fence barrier;
+  /// R8, recovery after the fence).
   uint64_t lease_ns = 0;
   ClusterId cluster{};
 
@@ -49,13 +51,14 @@ struct SessionOpened {
   }
 };
 
-/// Keeps the session alive: every message of it does, this one when there is nothing else to say. It also names the
-/// read-only snapshots that the client still holds (R14): those with numbers up to `newest` that it does not name are
-/// released. Not kept in the window of answers: repeating it is harmless.
+/// Renews the lease of the session, as every message of the session does; a client without other messages sends this
+/// one. It also names the registered snapshots that the client still holds (R14, refusal of old snapshots). The
+/// commit manager releases all others with numbers up to `newest`. The reply window does not keep the answer, because
+/// a repetition is harmless.
 struct RenewSession {
   static constexpr Opcode kOpcode = Opcode::kRenewSession;
-  uint64_t newest = 0;         ///< highest snapshot number that the client has received
-  std::vector<uint64_t> held;  ///< ascending
+  uint64_t newest = 0;         ///< the highest snapshot number that the client has received
+  std::vector<uint64_t> held;  ///< numbers of the held snapshots, ascending
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -63,9 +66,10 @@ struct RenewSession {
   }
 };
 
-struct SessionRenewed {
-  static constexpr Opcode kOpcode = Opcode::kSessionRenewed;
-  CatalogVersion catalog_version = 0;
+/// Answer to RenewSession.
+struct RenewSessionReply {
+  static constexpr Opcode kOpcode = Opcode::kRenewSessionReply;
+  CatalogVersion catalog_version = 0;  ///< the present version, so that the client may fetch a newer catalog
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -73,10 +77,11 @@ struct SessionRenewed {
   }
 };
 
-/// What became of transactions of a session that has ended (R4): asked by its client, under its next session. Outcomes
-/// come from the commit log; they are kept for a time, not until they are asked for.
-struct AskOutcomes {
-  static constexpr Opcode kOpcode = Opcode::kAskOutcomes;
+/// Asks for the outcomes of transactions of an ended session (R4, outcomes from the commit log). The client of this
+/// session asks within its next session. The commit manager keeps outcomes for a limited time, whether or not a
+/// client has asked.
+struct GetOutcomes {
+  static constexpr Opcode kOpcode = Opcode::kGetOutcomes;
   std::vector<TransactionId> ids;
 
   template <class Self, class V>
@@ -85,16 +90,17 @@ struct AskOutcomes {
   }
 };
 
+/// The outcome of a transaction.
 enum class Outcome : uint8_t {
-  kForgotten = 1,  ///< not known any more, or never begun
-  kPending = 2,    ///< its session is open, or the commit is not on the disk yet: ask again
+  kForgotten = 1,  ///< the commit manager no longer knows it, or it never began
+  kPending = 2,    ///< its session is open, or its commit is not flushed yet: ask again later
   kCommitted = 3,
   kAborted = 4,
 };
 
-/// In the order of the ids.
-struct Outcomes {
-  static constexpr Opcode kOpcode = Opcode::kOutcomes;
+/// Answer to GetOutcomes, in the order of the ids.
+struct GetOutcomesReply {
+  static constexpr Opcode kOpcode = Opcode::kGetOutcomesReply;
   std::vector<Outcome> outcomes;
 
   template <class Self, class V>
@@ -103,15 +109,14 @@ struct Outcomes {
   }
 };
 
-/// Begins `read_write` transactions, registers one shared snapshot if `read_only`, and one more if `upgradable`, and
-/// draws an id for each number in `upgrades`: a registered upgradable snapshot, whose transaction writes from now on. A
-/// client gathers the begins of its fibers into one Begin; none joins after it was sent (R12).
+/// Begins transactions. A client gathers the begins of its fibers into one Begin; a fiber that begins after the Begin
+/// was sent waits for the next one (R12, ids at begin).
 struct Begin {
   static constexpr Opcode kOpcode = Opcode::kBegin;
-  uint32_t read_write = 0;
-  bool read_only = false;
-  bool upgradable = false;
-  std::vector<uint64_t> upgrades{};
+  uint32_t read_write = 0;           ///< number of read-write transactions to begin
+  bool read_only = false;            ///< whether to register a snapshot for read-only transactions, which share it
+  bool upgradable = false;           ///< whether to register a snapshot whose transaction may write later
+  std::vector<uint64_t> upgrades{};  ///< numbers of upgradable snapshots whose transactions write from now on
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -119,21 +124,21 @@ struct Begin {
   }
 };
 
-/// Most ids one Begin may ask for.
+/// Largest number of ids that one Begin may ask for.
 inline constexpr uint32_t kMaxBegins = 4096;
 
-/// The ids are first_id … first_id + read_write + upgrades − 1, those of `upgrades` last and in their order; all are
-/// higher than every version that their snapshot sees. The snapshot stays open for each id until it is completed, and
-/// under `snapshot_number` and `upgradable_number` (0 unless asked for) until they are released. An upgradable snapshot
-/// counts as that of a read-write transaction from its beginning (R20).
-struct Begun {
-  static constexpr Opcode kOpcode = Opcode::kBegun;
+/// Answer to Begin. The new ids are first_id … first_id + read_write + upgrades − 1; the last ones belong to
+/// `upgrades`, in their order. Each id is higher than every version that its snapshot sees. The snapshot stays open
+/// until each id is completed, and until the client releases the registered numbers. An upgradable snapshot counts
+/// from its begin as that of a read-write transaction (R20, garbage and tombstones).
+struct BeginReply {
+  static constexpr Opcode kOpcode = Opcode::kBeginReply;
   TransactionId first_id;
-  uint64_t snapshot_number = 0;
-  uint64_t upgradable_number = 0;
-  Snapshot snapshot;
-  Version seen_by_all;  ///< every open and later snapshot sees versions up to here (R13, R27)
-  /// A loss of power takes back no commit up to here that the snapshot sees (R11).
+  uint64_t snapshot_number = 0;    ///< number of the read-only snapshot; 0 unless asked for
+  uint64_t upgradable_number = 0;  ///< number of the upgradable snapshot; 0 unless asked for
+  Snapshot snapshot;               ///< the snapshot of all these transactions
+  Version seen_by_all;             ///< every open and later snapshot sees all versions up to this (R13, R27)
+  /// A power failure undoes no commit up to this version that the snapshot sees (R11, commit log).
   Version durable;
   CatalogVersion catalog_version = 0;
 
@@ -144,20 +149,22 @@ struct Begun {
   }
 };
 
-/// Ends transactions of this session (R1, R2). The commit manager decides: an id that it accepts as committed is in its
-/// commit log, and later snapshots see it, before the answer is sent. Repeating it is harmless.
+/// Reports the outcomes of transactions of this session (R1, commit order; R2, abort order). The commit manager
+/// decides: before it answers, it appends the ids that it accepts as committed to the commit log, and later snapshots
+/// see them. A repetition is harmless.
 struct Complete {
   static constexpr Opcode kOpcode = Opcode::kComplete;
-  struct Outcome {
+  /// The outcome of one transaction, as the client proposes it.
+  struct Completion {
     TransactionId id;
-    bool committed = false;
+    bool committed = false;  ///< whether the client commits; otherwise it has undone the transaction
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
       v(m.id), v(m.committed);
     }
   };
-  std::vector<Outcome> outcomes;
+  std::vector<Completion> outcomes;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -165,10 +172,12 @@ struct Complete {
   }
 };
 
-struct Completed {
-  static constexpr Opcode kOpcode = Opcode::kCompleted;
-  /// Those that cannot be committed, because records that they may have written were lost since they began, and the
-  /// loss was accepted (R9). They stay open until the client has undone them and completes them as aborted.
+/// Answer to Complete.
+struct CompleteReply {
+  static constexpr Opcode kOpcode = Opcode::kCompleteReply;
+  /// The transactions that the commit manager did not commit: since their begin an operator has accepted the loss of
+  /// records that they may have written (R9, leases of storage nodes). They stay open until the client has undone
+  /// them and completes them as aborted.
   std::vector<TransactionId> refused;
 
   template <class Self, class V>
@@ -177,7 +186,7 @@ struct Completed {
   }
 };
 
-/// Registered snapshots, read-only or upgradable, that are not used any more. One way.
+/// Releases registered snapshots, read-only or upgradable, that the client no longer uses. One-way: it has no answer.
 struct ReleaseSnapshots {
   static constexpr Opcode kOpcode = Opcode::kReleaseSnapshots;
   std::vector<uint64_t> numbers;
@@ -188,6 +197,7 @@ struct ReleaseSnapshots {
   }
 };
 
+/// Asks for the catalog.
 struct GetCatalog {
   static constexpr Opcode kOpcode = Opcode::kGetCatalog;
 
@@ -195,8 +205,9 @@ struct GetCatalog {
   static void fields(Self&, V&) {}
 };
 
-struct CatalogReply {
-  static constexpr Opcode kOpcode = Opcode::kCatalog;
+/// Answer to GetCatalog.
+struct GetCatalogReply {
+  static constexpr Opcode kOpcode = Opcode::kGetCatalogReply;
   Catalog catalog;
 
   template <class Self, class V>
@@ -205,15 +216,15 @@ struct CatalogReply {
   }
 };
 
-/// Acknowledged when every live node has the table (R30). The same name and definition again gives the same table;
-/// another definition is kAlreadyExists. An index is created in state kBuilding, with the schema of index_node_schema()
-/// (R29).
+/// Creates a table or an index. The commit manager answers when every live storage node has the table (R30, table
+/// creation and drop). If a table with this name and definition exists, the answer names it; a table with another
+/// definition is kAlreadyExists. A new index has state kBuilding (R29, index creation).
 struct CreateTable {
   static constexpr Opcode kOpcode = Opcode::kCreateTable;
   std::string name;
   TableKind kind{};
-  Schema schema;
-  IndexDefinition index{};
+  Schema schema;            ///< for an index: index_node_schema()
+  IndexDefinition index{};  ///< set if the table is an index
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -221,10 +232,11 @@ struct CreateTable {
   }
 };
 
-struct TableCreated {
-  static constexpr Opcode kOpcode = Opcode::kTableCreated;
+/// Answer to CreateTable.
+struct CreateTableReply {
+  static constexpr Opcode kOpcode = Opcode::kCreateTableReply;
   TableInfo table;
-  bool existed = false;
+  bool existed = false;  ///< whether the table existed before the request
   CatalogVersion catalog_version = 0;
 
   template <class Self, class V>
@@ -233,8 +245,8 @@ struct TableCreated {
   }
 };
 
-/// An index has entries of all records that were there before it (R29): it is kReady from now on. Repeating it is
-/// harmless. kNoSuchTable: no such index, or not any more.
+/// Reports that an index has entries for all records that existed before it. The index is kReady from now on (R29). A
+/// repetition is harmless. kNoSuchTable: there is no such index.
 struct FinishIndex {
   static constexpr Opcode kOpcode = Opcode::kFinishIndex;
   TableId index;
@@ -245,8 +257,9 @@ struct FinishIndex {
   }
 };
 
-struct IndexFinished {
-  static constexpr Opcode kOpcode = Opcode::kIndexFinished;
+/// Answer to FinishIndex.
+struct FinishIndexReply {
+  static constexpr Opcode kOpcode = Opcode::kFinishIndexReply;
   CatalogVersion catalog_version = 0;
 
   template <class Self, class V>
@@ -255,14 +268,14 @@ struct IndexFinished {
   }
 };
 
-/// Of a table, its indexes go with it.
+/// Drops a table together with its indexes, or drops an index.
 struct DropTable {
   static constexpr Opcode kOpcode = Opcode::kDropTable;
   std::string name;
-  /// The table to be dropped. If it is gone, the answer is TableDropped, and another table that has its name by now
-  /// stays. 0: any table that has the name.
+  /// The id of the table. If the table no longer exists, the answer is DropTableReply, and another table that has the
+  /// name now stays. 0: drop the table that has the name, with any id.
   TableId table{};
-  /// Only an index that is still being built: kConflict for a finished one.
+  /// Whether to drop the index only while it is being built; a finished index then is kConflict.
   bool unfinished = false;
 
   template <class Self, class V>
@@ -271,8 +284,9 @@ struct DropTable {
   }
 };
 
-struct TableDropped {
-  static constexpr Opcode kOpcode = Opcode::kTableDropped;
+/// Answer to DropTable.
+struct DropTableReply {
+  static constexpr Opcode kOpcode = Opcode::kDropTableReply;
   CatalogVersion catalog_version = 0;
 
   template <class Self, class V>
@@ -281,6 +295,7 @@ struct TableDropped {
   }
 };
 
+/// Ends the session. The client has completed all its transactions before.
 struct CloseSession {
   static constexpr Opcode kOpcode = Opcode::kCloseSession;
 
@@ -288,8 +303,9 @@ struct CloseSession {
   static void fields(Self&, V&) {}
 };
 
-struct SessionClosed {
-  static constexpr Opcode kOpcode = Opcode::kSessionClosed;
+/// Answer to CloseSession.
+struct CloseSessionReply {
+  static constexpr Opcode kOpcode = Opcode::kCloseSessionReply;
 
   template <class Self, class V>
   static void fields(Self&, V&) {}
@@ -297,22 +313,23 @@ struct SessionClosed {
 
 // ---- storage node ↔ commit manager --------------------------------------------------------------------------------
 
-/// A storage node's first message on a connection: it has started, with empty memory (R10), or has lost its connection
-/// and comes back with the memory that it had; then `incarnation` names it, and `known` says what it was told last.
-/// kFenced: that incarnation has been replaced, or its loss accepted; the process is of no more use and ends.
-/// kWrongCluster: the commit manager's history does not contain what the node was told; the node keeps its records and
-/// tries again. kUnavailable: the commit manager has been started anew and waits for the reports of other nodes; the
-/// node tries again.
+/// The first message of a storage node on a connection: registers a new process with empty memory, or returns after a
+/// lost connection with its records (R10, cluster identity and incarnations).
+///
+/// Errors: kFenced: another incarnation has replaced this one, or its loss was accepted; the process ends.
+/// kWrongCluster: the history of the commit manager does not contain `known`; the storage node keeps its records and
+/// registers again later. kUnavailable: the commit manager has restarted and waits for the reports of other storage
+/// nodes; the storage node registers again later.
 struct RegisterNode {
   static constexpr Opcode kOpcode = Opcode::kRegisterNode;
-  std::string address;
-  std::string admin_address;
-  uint64_t capacity_bytes = 0;
-  Incarnation incarnation{};  ///< 0: a new start
-  /// Drawn at random once in each process: who has not heard its incarnation, because the answer was lost, registers
-  /// again as the same start, not as another. 0: none was drawn.
+  std::string address;          ///< as NodeInfo::address
+  std::string admin_address;    ///< as NodeInfo::admin_address
+  uint64_t capacity_bytes = 0;  ///< memory for records and indexes
+  Incarnation incarnation{};    ///< the incarnation that returns; 0: a new process
+  /// A random number that each process draws once. A process that has not received its incarnation, because the
+  /// answer was lost, registers again with this number and counts as the same start. 0: none was drawn.
   uint64_t start = 0;
-  KnownHistory known{};
+  HistoryPoint known{};  ///< the newest history that the storage node has received from commit managers
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -320,22 +337,21 @@ struct RegisterNode {
   }
 };
 
-/// The node serves nothing before it has this: who it is, the catalog, the fences and the first publication (R9).
-/// A node that comes back takes catalog and fences as they are here. Its lease runs from the moment when it sent its
-/// request.
-struct NodeRegistered {
-  static constexpr Opcode kOpcode = Opcode::kNodeRegistered;
+/// Answer to RegisterNode. A storage node serves no request before it has this answer (R9, leases of storage nodes).
+/// A storage node that returns replaces its catalog and its fences by these.
+struct RegisterNodeReply {
+  static constexpr Opcode kOpcode = Opcode::kRegisterNodeReply;
   NodeId node;
   Incarnation incarnation;
   uint64_t manager_epoch = 0;
   Catalog catalog;
-  Publication publication;  ///< number 0: none yet in this epoch; the node keeps what it has (R11)
+  Publication publication;  ///< number 0: there is none in this epoch yet, and the storage node keeps its own (R11)
   FenceSet fences{};
-  uint64_t lease_ns = 0;
-  /// An earlier incarnation of this node had shards, and their records are lost: they answer kUnavailable until
-  /// AcceptLoss (R10).
+  uint64_t lease_ns = 0;  ///< length of the lease, from the moment when the storage node sent its request
+  /// Whether an earlier incarnation of this storage node owned shards, whose records are lost. The shards answer
+  /// kUnavailable until AcceptLoss (R10).
   bool memory_lost = false;
-  ClusterHistory history{};  ///< up to `manager_epoch`; the node takes nothing of this message unless it accepts that
+  ClusterHistory history{};  ///< up to `manager_epoch`; the storage node checks it before it uses any other field
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -344,7 +360,8 @@ struct NodeRegistered {
   }
 };
 
-/// Renews the node's lease (R9), which then runs for lease_ns from the moment when this was sent.
+/// Renews the lease of a storage node (R9). The lease then runs for lease_ns from the moment when the storage node
+/// sent this.
 struct RenewNode {
   static constexpr Opcode kOpcode = Opcode::kRenewNode;
 
@@ -352,10 +369,11 @@ struct RenewNode {
   static void fields(Self&, V&) {}
 };
 
-struct NodeRenewed {
-  static constexpr Opcode kOpcode = Opcode::kNodeRenewed;
-  uint64_t state = 0;  ///< ClusterHistory::state and ClusterHistory::log as they are now
-  uint64_t log = 0;
+/// Answer to RenewNode.
+struct RenewNodeReply {
+  static constexpr Opcode kOpcode = Opcode::kRenewNodeReply;
+  uint64_t state = 0;  ///< the present ClusterHistory::state
+  uint64_t log = 0;    ///< the present ClusterHistory::log
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -363,8 +381,8 @@ struct NodeRenewed {
   }
 };
 
-/// Requests of these sessions are refused from now on. Answered when every thread of the node has seen it and has ended
-/// the batch that it was in (R7).
+/// Tells a storage node to refuse all requests of these sessions. The storage node answers when each of its threads
+/// knows the fences and has ended the batch that it was executing (R7, fence barrier).
 struct Fence {
   static constexpr Opcode kOpcode = Opcode::kFence;
   FenceSet fences{};
@@ -375,14 +393,16 @@ struct Fence {
   }
 };
 
-struct FenceInstalled {
-  static constexpr Opcode kOpcode = Opcode::kFenceInstalled;
+/// Answer to Fence.
+struct FenceReply {
+  static constexpr Opcode kOpcode = Opcode::kFenceReply;
 
   template <class Self, class V>
   static void fields(Self&, V&) {}
 };
 
-/// An operator has accepted that the records of this node's shards are lost: it serves them, empty (R10).
+/// Tells a restarted storage node that an operator has accepted the loss of its records. It serves its shards from
+/// now on, which are empty (R10).
 struct AcceptLoss {
   static constexpr Opcode kOpcode = Opcode::kAcceptLoss;
 
@@ -390,21 +410,22 @@ struct AcceptLoss {
   static void fields(Self&, V&) {}
 };
 
-struct LossAccepted {
-  static constexpr Opcode kOpcode = Opcode::kLossAccepted;
+/// Answer to AcceptLoss.
+struct AcceptLossReply {
+  static constexpr Opcode kOpcode = Opcode::kAcceptLossReply;
 
   template <class Self, class V>
   static void fields(Self&, V&) {}
 };
 
-/// Open snapshots and what later ones see, in one piece (R13). A node keeps the newest one. A commit whose record in
-/// the commit log is not on the disk yet counts as open in it. Answered when every thread of the node has seen it; a
-/// publication that was overtaken by a newer one need not be answered.
+/// Sends a publication to a storage node, which keeps the newest one (R13, atomic publication). A commit that is not
+/// flushed in the commit log yet counts as open in the publication. The storage node answers when each of its threads
+/// knows the publication; it need not answer a publication that a newer one has overtaken.
 struct Publish {
   static constexpr Opcode kOpcode = Opcode::kPublish;
   Publication publication;
-  uint64_t state = 0;  ///< ClusterHistory::state and ClusterHistory::log as they are now
-  uint64_t log = 0;
+  uint64_t state = 0;  ///< the present ClusterHistory::state
+  uint64_t log = 0;    ///< the present ClusterHistory::log
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -412,11 +433,12 @@ struct Publish {
   }
 };
 
-/// The node names no intent any more that the publication covers (R5).
-struct PublicationInstalled {
-  static constexpr Opcode kOpcode = Opcode::kPublicationInstalled;
-  uint64_t epoch = 0;
-  uint64_t number = 0;
+/// Answer to Publish. From now on the storage node names no intent that the publication covers (R5, intents before
+/// answers).
+struct PublishReply {
+  static constexpr Opcode kOpcode = Opcode::kPublishReply;
+  uint64_t epoch = 0;   ///< epoch of the publication
+  uint64_t number = 0;  ///< number of the publication
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -424,7 +446,11 @@ struct PublicationInstalled {
   }
 };
 
-/// The catalog has changed: a table was created or the shard map changed. Answered when every thread of the node knows.
+/// Tells a storage node the definition of a table or index and the present shard map. The commit manager sends it when
+/// it creates a table, and when the shard map changes; then it names a table that every storage node has.
+///
+/// The storage node creates the table unless it exists (an existing table keeps its definition), and adopts the shard
+/// map. It answers when each of its threads uses both, or with kError if it cannot create the table.
 struct InstallTable {
   static constexpr Opcode kOpcode = Opcode::kInstallTable;
   TableInfo table;
@@ -436,14 +462,15 @@ struct InstallTable {
   }
 };
 
-struct TableInstalled {
-  static constexpr Opcode kOpcode = Opcode::kTableInstalled;
+/// Answer to InstallTable.
+struct InstallTableReply {
+  static constexpr Opcode kOpcode = Opcode::kInstallTableReply;
 
   template <class Self, class V>
   static void fields(Self&, V&) {}
 };
 
-/// The table was dropped; requests for it get kNoSuchTable from now on.
+/// Tells a storage node that a table was dropped. It answers kNoSuchTable to requests for the table from now on.
 struct RemoveTable {
   static constexpr Opcode kOpcode = Opcode::kRemoveTable;
   TableId table;
@@ -454,8 +481,9 @@ struct RemoveTable {
   }
 };
 
-struct TableRemoved {
-  static constexpr Opcode kOpcode = Opcode::kTableRemoved;
+/// Answer to RemoveTable.
+struct RemoveTableReply {
+  static constexpr Opcode kOpcode = Opcode::kRemoveTableReply;
 
   template <class Self, class V>
   static void fields(Self&, V&) {}

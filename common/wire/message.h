@@ -1,11 +1,12 @@
-// The envelope of every message, and the codec that all message structs share.
+// The envelope and the codec of all messages.
 //
-// A message is [opcode: 1 byte][sequence: varint][body]. A struct lists its fields once, in `fields`; Encoder and
-// Decoder visit that list, so that the two directions cannot disagree. Nothing here does I/O: the transport moves the
-// bytes, checks magic and protocol version at connection set-up (common/net/transport.h), and many messages share one
-// frame.
+// A message is [opcode: 1 byte][sequence: varint][body]. Each message struct lists its fields once, in the function
+// `fields`. Encoder and Decoder both visit this list, so the two directions always agree. This folder does no I/O:
+// the transport (common/net/transport/transport.h) carries the bytes, puts many messages into one frame, and checks
+// the protocol version in the handshake of a connection.
 //
-// Sequences (R3): they count per session and server. A reply carries its request's sequence.
+// Sequences (R3, idempotent requests within a session): a session numbers its requests to each server. An answer has
+// the sequence of its request.
 #pragma once
 
 #include <algorithm>
@@ -22,32 +23,33 @@
 
 namespace loam::wire {
 
-/// What precedes each body.
+/// The header of every message.
 struct Envelope {
   Opcode opcode{};
   uint64_t sequence = 0;
 };
 
-/// A struct with an opcode and a static `fields(self, visitor)`. One that has views into the bytes it is decoded from
-/// says so by a member `kHasViews`: who keeps it keeps the bytes.
+/// A message struct: it has an opcode and a static function `fields(self, visitor)`. A member `kHasViews` marks a
+/// struct whose decoded fields are views into the received bytes; such a struct is valid only while these bytes live.
 template <class M>
 concept Message = requires {
   { M::kOpcode } -> std::convertible_to<Opcode>;
 };
 
-/// Types that encode themselves. A `decode(reader, target)` reuses the target's memory; otherwise the value is made
-/// anew.
+/// A type with a codec of its own. If it has a function `decode(reader, target)`, the decoder calls this one, which
+/// reuses the memory of `target`.
 template <class T>
-concept SelfCoded = requires(const T& value, ByteWriter& writer, ByteReader& reader) {
+concept SelfEncoding = requires(const T& value, ByteWriter& writer, ByteReader& reader) {
   value.encode(writer);
   { T::decode(reader) } -> std::same_as<Result<T>>;
 };
 
+/// A type that lists its fields for this visitor.
 template <class T, class Visitor>
 concept Visitable = requires(T& value, Visitor& visitor) { T::fields(value, visitor); };
 
-/// Writes fields. Integers of 4 bytes and more and ids travel as varints, keys and versions as 8 bytes (they are
-/// arbitrary 64-bit numbers), text and bytes with a varint length.
+/// Encodes fields. Integers of at least 4 bytes and ids travel as varints. Keys and versions travel as 8 bytes,
+/// because they may be any 64-bit numbers. Text, bytes and lists have a varint length.
 class Encoder {
  public:
   explicit Encoder(ByteWriter& writer) : writer_(writer) {}
@@ -80,7 +82,7 @@ class Encoder {
     writer_.put_varint(items.size());
     for (const T& item : items) (*this)(item);
   }
-  template <SelfCoded T>
+  template <SelfEncoding T>
   void operator()(const T& value) {
     value.encode(writer_);
   }
@@ -94,11 +96,11 @@ class Encoder {
   ByteWriter& writer_;
 };
 
-/// Elements for which a list that is decoded takes memory before the first of them has been seen.
+/// Largest number of elements for which the decoder allocates memory before it has decoded the first of them.
 inline constexpr size_t kFirstElements = 16;
 
-/// Reads fields. Views (string_view, Bytes) point into the message, whose bytes live until the transport's callback
-/// returns. Vectors are refilled in place: a struct that is decoded again and again stops allocating.
+/// Decodes fields. Views (string_view, Bytes) point into the message, whose bytes live until the transport's callback
+/// returns. Vectors are refilled in place, so a struct that is decoded repeatedly stops allocating.
 class Decoder {
  public:
   explicit Decoder(ByteReader& reader) : reader_(reader) {}
@@ -136,14 +138,15 @@ class Decoder {
   template <class T>
   void operator()(std::vector<T>& items) {
     const size_t count = reader_.get_count(1);
-    // An element may take a hundred times the byte that it announces itself with: memory follows what has come.
+    // An element may take a hundred times its least encoding of one byte. So the memory grows with the elements that
+    // have been decoded, not with the announced number.
     items.resize(std::min(count, std::max(items.capacity(), kFirstElements)));
     for (size_t i = 0; i < count && !reader_.failed(); ++i) {
       if (i == items.size()) items.resize(std::min(count, 2 * i));
       (*this)(items[i]);
     }
   }
-  template <SelfCoded T>
+  template <SelfEncoding T>
   void operator()(T& value) {
     if constexpr (requires { T::decode(reader_, value); }) {
       if (!T::decode(reader_, value).ok()) reader_.fail();
@@ -163,11 +166,11 @@ class Decoder {
   ByteReader& reader_;
 };
 
-/// Answers any request that failed as a whole.
+/// The answer to a request that failed as a whole.
 struct Error {
   static constexpr Opcode kOpcode = Opcode::kError;
   Status status;
-  uint64_t retry_after_ns = 0;  ///< with kOverloaded: not before; 0: no advice
+  uint64_t retry_after_ns = 0;  ///< with kOverloaded: shortest time to wait before a repetition; 0: no advice
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -175,7 +178,7 @@ struct Error {
   }
 };
 
-/// Asks a server for nothing but an answer; needs no session. Repeated, it is answered again.
+/// Asks a server for a Pong. Needs no session. The server answers every Ping, also a repeated one.
 struct Ping {
   static constexpr Opcode kOpcode = Opcode::kPing;
   Bytes payload;
@@ -186,7 +189,7 @@ struct Ping {
   }
 };
 
-/// With the payload that was sent.
+/// Answer to Ping, with the same payload.
 struct Pong {
   static constexpr Opcode kOpcode = Opcode::kPong;
   Bytes payload;
@@ -197,7 +200,7 @@ struct Pong {
   }
 };
 
-/// Appends a whole message to `out`.
+/// Appends a message with its envelope to `out`.
 template <Message M>
 void encode_message(const M& message, uint64_t sequence, Buffer& out) {
   ByteWriter writer(out);
@@ -207,10 +210,12 @@ void encode_message(const M& message, uint64_t sequence, Buffer& out) {
   M::fields(message, encoder);
 }
 
-/// Reads the envelope; `reader` then stands at the body. kMalformed for an unknown opcode.
+/// Decodes the envelope. The reader is then at the begin of the body. kMalformed: the bytes end early, or the opcode
+/// is unknown.
 Status decode_envelope(ByteReader& reader, Envelope& envelope);
 
-/// Reads the body of a message whose envelope has been read. kMalformed unless it fills the rest of the bytes exactly.
+/// Decodes the body of a message after decode_envelope(). kMalformed unless the body consists of exactly the
+/// remaining bytes.
 template <Message M>
 Status decode_body(ByteReader& reader, M& message) {
   Decoder decoder(reader);

@@ -34,8 +34,8 @@ Catalog some_catalog() {
   return catalog;
 }
 
-/// Encodes, decodes, encodes again: equal bytes mean that no field was lost. Every truncation and one byte too many are
-/// kMalformed.
+/// Encodes a message, decodes it and encodes the result. Equal bytes mean that no field was lost. Also checks that
+/// every truncation, and one additional byte, is kMalformed.
 template <Message M>
 void check_codec(const M& message) {
   SCOPED_TRACE(to_string(M::kOpcode));
@@ -75,8 +75,8 @@ size_t encoded_size(const M& message) {
   return bytes.size();
 }
 
-/// What one int64 field of a row of 200 bytes costs on the wire, beside the whole row.
-TEST(Message, FieldsThatAreNotNamedDoNotTravel) {
+/// Compares the encoded size of one int64 field with that of the whole row of 200 bytes.
+TEST(Message, UnusedFieldsAreNotEncoded) {
   const Buffer row(200), field(8);
   const RecordId record{TableId(1024), Key(7)};
   const std::array<uint16_t, 1> one = {3};
@@ -86,7 +86,8 @@ TEST(Message, FieldsThatAreNotNamedDoNotTravel) {
   ByteWriter writer(encoded);
   snapshot.encode(writer);
   const size_t read = encoded_size(Read{snapshot, {record}});
-  EXPECT_EQ(read, 3 + encoded.size() + 1 + 10 + 1) << "envelope, snapshot, one record; a byte: no field is named";
+  EXPECT_EQ(read, 3 + encoded.size() + 1 + 10 + 1)
+      << "envelope, snapshot, one record, and a byte for the empty projection";
   EXPECT_EQ(encoded_size(Read{snapshot, {record}, fields}), read + 2);
   EXPECT_EQ(encoded_size(ReadReply{{{StatusCode::kOk, Version(8), row}}}), 216u);
   EXPECT_EQ(encoded_size(ReadReply{{{StatusCode::kOk, Version(8), field}}}), 23u);
@@ -95,13 +96,13 @@ TEST(Message, FieldsThatAreNotNamedDoNotTravel) {
             write - 190);
 }
 
-TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
+TEST(Message, StorageMessagesRoundTripAndOtherBytesAreMalformed) {
   const Buffer row(33, std::byte{5});
   const RecordId record{TableId(300), Key(~0ull)};
   check_codec(Error{Status(StatusCode::kNoSuchTable, "no table 9")});
   check_codec(Error{Status(StatusCode::kOverloaded, "busy"), 5'000'000});
   check_codec(Attach{SessionId(4), 5, Incarnation(6), {7, 8}});
-  check_codec(Attached{NodeId(2)});
+  check_codec(AttachReply{NodeId(2)});
   check_codec(Read{some_snapshot(), {record, {TableId(1), Key(2)}}});
   const std::array<uint16_t, 3> fields = {4, 1023, 0};
   check_codec(Read{some_snapshot(), {record}, FieldNumbers(fields)});
@@ -127,7 +128,7 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
   check_codec(Intents{SessionId(4), {SessionId(4), 5}});
   check_codec(IntentsReply{{{Intent::Kind::kRecord, TransactionId(9), TableId(300), Key(1)},
-                            {Intent::Kind::kTake, TransactionId(9), TableId(301), Key(1), true, "tree key"}},
+                            {Intent::Kind::kIndexRemove, TransactionId(9), TableId(301), Key(1), true, "tree key"}},
                            true,
                            {SessionId(4), 6},
                            3,
@@ -152,75 +153,75 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(ScanProgress{{.pages = 3, .pages_total = 7, .busy_ns = 1}});
 }
 
-TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
+TEST(Message, ManagerMessagesRoundTripAndOtherBytesAreMalformed) {
   check_codec(OpenSession{"loam import", SessionId(3), 2, {7, 8}});
-  check_codec(SessionOpened{SessionId(4), 2, "127.0.0.1:7410", some_catalog(), 1'000'000, {7, 8}});
+  check_codec(OpenSessionReply{SessionId(4), 2, "127.0.0.1:7410", some_catalog(), 1'000'000, {7, 8}});
   check_codec(RenewSession{17, {3, 9, 17}});
-  check_codec(SessionRenewed{12});
-  check_codec(AskOutcomes{{TransactionId(5), TransactionId(1ull << 40)}});
-  check_codec(Outcomes{{Outcome::kPending, Outcome::kCommitted}});
+  check_codec(RenewSessionReply{12});
+  check_codec(GetOutcomes{{TransactionId(5), TransactionId(1ull << 40)}});
+  check_codec(GetOutcomesReply{{Outcome::kPending, Outcome::kCommitted}});
   check_codec(Begin{32, true, true, {18, 1ull << 40}});
-  check_codec(Begun{TransactionId(1011), 17, 18, some_snapshot(), Version(900), Version(950), 12});
+  check_codec(BeginReply{TransactionId(1011), 17, 18, some_snapshot(), Version(900), Version(950), 12});
   check_codec(Complete{{{TransactionId(1003), true}, {TransactionId(1007), false}}});
-  check_codec(Completed{});
-  check_codec(Completed{{TransactionId(1003)}});
+  check_codec(CompleteReply{});
+  check_codec(CompleteReply{{TransactionId(1003)}});
   check_codec(ReleaseSnapshots{{17, 18}});
   check_codec(GetCatalog{});
-  check_codec(CatalogReply{some_catalog()});
+  check_codec(GetCatalogReply{some_catalog()});
   check_codec(CreateTable{"accounts", TableKind::kTransactional, some_schema()});
   check_codec(CreateTable{"by_owner", TableKind::kNonTransactional, some_schema(), some_index()});
-  check_codec(TableCreated{some_table(), true, 13});
+  check_codec(CreateTableReply{some_table(), true, 13});
   check_codec(FinishIndex{TableId(8)});
-  check_codec(IndexFinished{15});
+  check_codec(FinishIndexReply{15});
   check_codec(DropTable{"accounts"});
   check_codec(DropTable{"by_balance", TableId(1'024), true});
-  check_codec(TableDropped{14});
+  check_codec(DropTableReply{14});
   check_codec(CloseSession{});
-  check_codec(SessionClosed{});
+  check_codec(CloseSessionReply{});
   check_codec(
       RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1u << 30, Incarnation(6), 9, {{7, 8}, 3, 99, 12, 1'000}});
   const FenceSet fences{SessionId(9), {SessionId(4), SessionId(7)}};
-  check_codec(NodeRegistered{NodeId(1),
-                             Incarnation(2),
-                             3,
-                             some_catalog(),
-                             {},
-                             fences,
-                             2'000'000'000,
-                             true,
-                             {{7, 8}, {{1, 98, 1}, {3, 99, 10}}, 12, 1'000}});
+  check_codec(RegisterNodeReply{NodeId(1),
+                                Incarnation(2),
+                                3,
+                                some_catalog(),
+                                {},
+                                fences,
+                                2'000'000'000,
+                                true,
+                                {{7, 8}, {{1, 98, 1}, {3, 99, 10}}, 12, 1'000}});
   check_codec(RenewNode{});
-  check_codec(NodeRenewed{12, 1'000});
+  check_codec(RenewNodeReply{12, 1'000});
   check_codec(Fence{fences});
-  check_codec(FenceInstalled{});
+  check_codec(FenceReply{});
   check_codec(AcceptLoss{});
-  check_codec(LossAccepted{});
+  check_codec(AcceptLossReply{});
   check_codec(Publish{{}, 12, 1'000});
-  check_codec(PublicationInstalled{3, 17});
+  check_codec(PublishReply{3, 17});
   check_codec(InstallTable{some_table(), some_catalog().shards});
-  check_codec(TableInstalled{});
+  check_codec(InstallTableReply{});
   check_codec(RemoveTable{TableId(7)});
-  check_codec(TableRemoved{});
+  check_codec(RemoveTableReply{});
 }
 
-TEST(Message, AListTakesMemoryForWhatHasComeNotForWhatIsAnnounced) {
+TEST(Message, ListsReserveMemoryForReceivedElementsOnly) {
   constexpr uint64_t kAnnounced = 1u << 20;
   Buffer bytes;
   ByteWriter writer(bytes);
-  writer.put(Opcode::kCatalog);
+  writer.put(Opcode::kGetCatalogReply);
   writer.put_varint(1);
   writer.put_varint(12);  // version
   writer.put_varint(kAnnounced);
-  bytes.resize(bytes.size() + kAnnounced);  // each table takes a byte at least; the first of these is none
+  bytes.resize(bytes.size() + kAnnounced);  // passes get_count(); no table has these bytes
   ByteReader reader(bytes);
   Envelope envelope;
   ASSERT_TRUE(decode_envelope(reader, envelope).ok());
-  CatalogReply reply;
+  GetCatalogReply reply;
   EXPECT_TRUE(decode_body(reader, reply) == StatusCode::kMalformed);
   EXPECT_LE(reply.catalog.tables.capacity(), 64u);
 }
 
-TEST(Message, ALongListFillsTheMemoryThatItHad) {
+TEST(Message, LongListsReuseTheirMemory) {
   RenewSession message{1, std::vector<uint64_t>(1'000, 7)};
   Buffer bytes;
   encode_message(message, 1, bytes);
@@ -239,7 +240,7 @@ TEST(Message, ALongListFillsTheMemoryThatItHad) {
   Envelope envelope;
   ASSERT_TRUE(decode_envelope(reader, envelope).ok());
   ASSERT_TRUE(decode_body(reader, reused).ok());
-  EXPECT_EQ(reused.held, message.held) << "what was longer before";
+  EXPECT_EQ(reused.held, message.held) << "a list in a reused message keeps old elements";
 }
 
 TEST(Message, UnknownOpcodeIsMalformed) {
@@ -254,15 +255,15 @@ TEST(Message, UnknownOpcodeIsMalformed) {
   }
 }
 
-TEST(Message, RandomBytesNeverGetPastTheChecks) {
+TEST(Message, RandomBytesNeverPassTheChecks) {
   const uint64_t seed = 20240711;
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 20'000; ++round) {
     Buffer bytes(random() % 64);
     for (std::byte& b : bytes) b = static_cast<std::byte>(random());
-    // Whatever comes out, it must come out without reading beyond the bytes or reserving more than they have; the
-    // address sanitizer watches.
+    // Only checks that the decoder neither reads beyond the bytes nor reserves much more memory than they have. The
+    // address sanitizer reports both.
     Read read;
     ByteReader a(bytes);
     static_cast<void>(decode_body(a, read));
@@ -272,7 +273,7 @@ TEST(Message, RandomBytesNeverGetPastTheChecks) {
     Scan scan;
     ByteReader c(bytes);
     static_cast<void>(decode_body(c, scan));
-    NodeRegistered registered;
+    RegisterNodeReply registered;
     ByteReader d(bytes);
     static_cast<void>(decode_body(d, registered));
     ASSERT_LE(read.records.size(), 64u);
@@ -287,7 +288,7 @@ TEST(ShardMap, SpreadsKeysEvenlyAndIsPartOfTheProtocol) {
     EXPECT_GT(n, 800);
     EXPECT_LT(n, 1200);
   }
-  // A change of these numbers would send every client of an older build to the wrong node.
+  // If these numbers changed, clients of an older build would send requests to the wrong storage node.
   EXPECT_EQ(shard_of(TableId(1), Key(0)), 750);
   EXPECT_EQ(shard_of(TableId(1), Key(1)), 991);
   EXPECT_EQ(shard_of(TableId(1), Key(2)), 157);

@@ -1,4 +1,4 @@
-// Message types.
+// The numbers of the messages.
 #pragma once
 
 #include <cstdint>
@@ -6,22 +6,23 @@
 
 namespace loam::wire {
 
-/// Version of everything in common/wire and of the record layout. Peers of another version are refused at connection
-/// set-up with kUnsupportedVersion.
+/// Version of the messages in common/wire, the record layout and the shard hash. The handshake of a connection
+/// refuses a peer of another version with kUnsupportedVersion.
 inline constexpr uint16_t kProtocolVersion = 8;
 
-/// Numbers are never reused. Odd numbers answer the even number before them; pushes and one-way messages are even.
+/// The type of a message. Numbers are never reused. An odd number is the answer to the even number before it; one-way
+/// messages have even numbers.
 enum class Opcode : uint8_t {
   // any → any
-  kError = 1,  ///< answers any request: a Status
+  kError = 1,  ///< the answer to any request that failed as a whole
 
-  // anybody → any server
+  // any → any server
   kPing = 2,
   kPong = 3,
 
   // client → storage node
   kAttach = 10,
-  kAttached = 11,
+  kAttachReply = 11,
   kRead = 12,
   kReadReply = 13,
   kWrite = 14,
@@ -34,59 +35,59 @@ enum class Opcode : uint8_t {
   kPlainWriteReply = 21,
   kScan = 22,
   kScanDone = 23,
-  kScanChunk = 24,     ///< storage node → client, any number before kScanDone
-  kScanCredit = 26,    ///< client → storage node, one way
-  kScanCancel = 28,    ///< client → storage node, one way; kScanDone follows
-  kScanProgress = 30,  ///< storage node → client, one way, as often as the scan asked for it
-  kIntents = 32,       ///< the commit manager's recovery asks
+  kScanChunk = 24,     ///< storage node → client; any number of them precede kScanDone
+  kScanCredit = 26,    ///< client → storage node, one-way
+  kScanCancel = 28,    ///< client → storage node, one-way; kScanDone follows
+  kScanProgress = 30,  ///< storage node → client, one-way, at the interval that the scan names
+  kIntents = 32,       ///< from the recoverer of the commit manager
   kIntentsReply = 33,
 
   // client → commit manager
   kOpenSession = 40,
-  kSessionOpened = 41,
+  kOpenSessionReply = 41,
   kBegin = 42,
-  kBegun = 43,
+  kBeginReply = 43,
   kComplete = 44,
-  kCompleted = 45,
-  kReleaseSnapshots = 48,  ///< one way
+  kCompleteReply = 45,
+  kReleaseSnapshots = 48,  ///< one-way
   kGetCatalog = 50,
-  kCatalog = 51,
+  kGetCatalogReply = 51,
   kCreateTable = 52,
-  kTableCreated = 53,
+  kCreateTableReply = 53,
   kDropTable = 54,
-  kTableDropped = 55,
-  kCloseSession = 56,  ///< orderly end; open transactions must have been completed
-  kSessionClosed = 57,
+  kDropTableReply = 55,
+  kCloseSession = 56,  ///< orderly end of a session, after the client has completed all its transactions
+  kCloseSessionReply = 57,
   kRenewSession = 58,
-  kSessionRenewed = 59,
-  kAskOutcomes = 60,
-  kOutcomes = 61,
+  kRenewSessionReply = 59,
+  kGetOutcomes = 60,
+  kGetOutcomesReply = 61,
   kFinishIndex = 62,
-  kIndexFinished = 63,
+  kFinishIndexReply = 63,
 
   // storage node → commit manager
   kRegisterNode = 70,
-  kNodeRegistered = 71,
+  kRegisterNodeReply = 71,
   kRenewNode = 72,
-  kNodeRenewed = 73,
+  kRenewNodeReply = 73,
 
   // commit manager → storage node
   kPublish = 80,
-  kPublicationInstalled = 81,
+  kPublishReply = 81,
   kInstallTable = 82,
-  kTableInstalled = 83,
+  kInstallTableReply = 83,
   kRemoveTable = 84,
-  kTableRemoved = 85,
+  kRemoveTableReply = 85,
   kFence = 86,
-  kFenceInstalled = 87,
+  kFenceReply = 87,
   kAcceptLoss = 88,
-  kLossAccepted = 89,
+  kAcceptLossReply = 89,
 };
 
-/// One of several answers to a request, and not the last.
+/// Whether a message is one of several answers to a request and not the last of them.
 constexpr bool more_follow(Opcode opcode) { return opcode == Opcode::kScanChunk || opcode == Opcode::kScanProgress; }
 
-/// "kBegin"; empty for a number that is no opcode.
+/// The name of an opcode, such as "kBegin". Empty for a number that is no opcode.
 std::string_view to_string(Opcode opcode);
 
 }  // namespace loam::wire

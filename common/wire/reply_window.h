@@ -1,4 +1,5 @@
-// Answers that a session may ask for again (R3).
+// A server's memory of its last answers to a session, so that a repeated request is not executed twice (R3,
+// idempotent requests within a session).
 #pragma once
 
 #include <cstddef>
@@ -10,40 +11,50 @@
 
 namespace loam::wire {
 
-/// How far back a server remembers the requests of one session. Beyond either limit a repetition cannot be told from
-/// a new request, and the session ends.
+/// The limits of a ReplyWindow. If a client repeats a request beyond them, the server cannot tell whether it has
+/// executed the request, and the session ends.
 struct ReplyWindowLimits {
-  /// Requests. A client keeps the distance between its oldest unanswered request and its newest below this.
+  /// Number of remembered requests. A client keeps the distance from its oldest unanswered request to its newest
+  /// request below this number.
   size_t requests = 0;
-  size_t bytes = 0;        ///< of answers, in a ring
-  size_t large_bytes = 0;  ///< of answers beyond small_bytes(), outside the ring; 0: they are in the ring too
+  size_t bytes = 0;        ///< size of the ring of answers
+  size_t large_bytes = 0;  ///< limit of answers larger than small_bytes(), outside the ring; 0: the ring holds them too
 
-  /// The ring holds the answers of all `requests`, in any order, if none is larger than this: between the answer of a
-  /// request and the moment when its slot is used again, every other slot is answered twice at most.
+  /// Largest answer that the ring holds for as long as the window remembers the request, if all answers are at most
+  /// this large. Between the answer of a request and the reuse of its slot, the server answers at most twice in every
+  /// other slot.
   constexpr size_t small_bytes() const { return bytes / (2 * requests); }
 };
 
-/// Largest answer of the commit manager that its window keeps as bytes: a TableCreated. A Begun may be larger, and is
-/// kept as a reference.
+/// Largest answer of the commit manager whose bytes a window keeps: a CreateTableReply. A BeginReply may be larger;
+/// the window keeps a reference to it.
 inline constexpr size_t kMaxManagerAnswerBytes = 1u << 20;
-/// At the commit manager: every answer of the requests that a client may have under way.
+/// Number of requests that a session's window at the commit manager remembers: the number of open requests of a client.
 inline constexpr size_t kManagerWindowRequests = 128;
+/// Limits of a session's window at the commit manager. They hold every answer of kManagerWindowRequests requests.
 inline constexpr ReplyWindowLimits kManagerReplyWindow{kManagerWindowRequests, 64u << 10,
                                                        kManagerWindowRequests* kMaxManagerAnswerBytes};
-/// At a storage node, where every fiber of a client may have a write under way; an answer takes some 10 bytes a record.
+/// Limits of a session's window at a storage node, where every fiber of a client may have an open write. An answer
+/// takes about 10 bytes for each record.
 inline constexpr ReplyWindowLimits kNodeReplyWindow{4'096, 256u << 10};
 
-/// Memory for the large answers of all windows of a server. Owner: the server, longer than the windows. One thread.
+/// Counts the memory of the large answers of all windows of a server against a limit.
+///
+/// Owner: the server; it outlives the windows. Threads: one.
 class ReplyBudget {
  public:
+  /// `limit` in bytes.
   explicit ReplyBudget(size_t limit) : limit_(limit) {}
 
-  bool take(size_t bytes) {
+  /// Counts `bytes` more. False: the limit would be exceeded, and nothing was counted.
+  bool acquire(size_t bytes) {
     if (bytes > limit_ - used_) return false;
     used_ += bytes;
     return true;
   }
-  void give_back(size_t bytes) { used_ -= bytes; }
+  /// Subtracts bytes that were acquired.
+  void release(size_t bytes) { used_ -= bytes; }
+  /// Counted bytes.
   size_t used() const { return used_; }
 
  private:
@@ -51,63 +62,68 @@ class ReplyBudget {
   size_t used_ = 0;
 };
 
-/// The last requests of one session at one server, by sequence, and the answers of those whose bytes still fit. So a
-/// request that comes twice is executed once, and one whose first answer is forgotten is told apart from a new one.
+/// Remembers the last requests of one session at one server by their sequences, together with the answers that fit
+/// into its memory. So the server executes a repeated request once, and detects a repetition whose answer it has
+/// dropped.
 ///
-/// Sequence s belongs to slot s mod `requests`, and a slot's sequence only rises. Hence: a slot that holds s has seen
-/// s; one that holds more has forgotten whether it has; one that holds less never saw s, also when s comes late.
+/// The slot of sequence s is s mod `requests`, and the sequence in a slot only rises. Therefore a slot that holds s
+/// has seen s; a slot that holds a higher sequence cannot tell whether it has seen s; a slot that holds a lower one
+/// has never seen s, also if s arrives late.
 ///
-/// With a budget, answers of up to small_bytes() are never forgotten within `requests`, and neither are larger ones for
-/// which room was booked before the request was executed, nor references: what the server needs to make the first
-/// answer again.
+/// With a budget, the window never drops an answer within `requests` if the answer has at most small_bytes(), if room
+/// for it was reserved before the execution, or if it is a reference, that is, the data from which the server can
+/// make the first answer again.
 ///
-/// Owner: the server's record of the session. One thread at a time. Memory is allocated with the first request and the
-/// first answer.
+/// Owner: the server's state of the session. Threads: one at a time. The first request and the first answer allocate
+/// the memory.
 class ReplyWindow {
  public:
-  enum class Found {
-    kNew,        ///< never seen: execute it, then answer through keep()
-    kRunning,    ///< seen, and not answered yet: the answer will come
-    kAnswered,   ///< `reply` is the first answer, or its reference
-    kForgotten,  ///< beyond the window: whether it was executed cannot be told
+  /// The state of a request.
+  enum class LookupResult {
+    kNew,       ///< the request is new: execute it, then call store()
+    kRunning,   ///< the request was seen and is not answered yet; its answer will be sent
+    kAnswered,  ///< the request was answered; `reply` is the answer or its reference
+    kEvicted,   ///< the request is older than the window, or its answer was dropped: its outcome is unknown
   };
 
-  /// `large` is null exactly if `limits.large_bytes` is 0.
+  /// `large` counts the large answers. It is null if and only if `limits.large_bytes` is 0.
   explicit ReplyWindow(ReplyWindowLimits limits, ReplyBudget* large = nullptr) : limits_(limits), budget_(large) {}
   ~ReplyWindow();
   ReplyWindow(const ReplyWindow&) = delete;
   ReplyWindow& operator=(const ReplyWindow&) = delete;
 
-  /// What is known of a request. A new one is running from now on.
-  Found look_up(uint64_t sequence, Buffer& reply);
+  /// Returns the state of a request, and copies its answer into `reply` if it is answered. A new request counts as
+  /// running from now on.
+  LookupResult look_up(uint64_t sequence, Buffer& reply);
 
-  /// Tells for a request that look_up() has found answered whether the reply is what keep_reference() was given.
+  /// Whether the answer of a request is a reference. Only after look_up() has returned kAnswered for it.
   bool is_reference(uint64_t sequence) { return slot(sequence).state == State::kReference; }
 
-  /// Books room for an answer of `bytes` bytes to a running request. False: the windows of all sessions, or this one,
-  /// have no room for it; refuse the request before it is executed.
-  bool book(uint64_t sequence, size_t bytes);
-  /// The answer of a running request. A large one that does not fit, because no room was booked, is forgotten at once.
-  void keep(uint64_t sequence, Bytes reply);
-  /// As keep(), with a reference of at most small_bytes() in place of the answer: the caller can make the answer again.
-  void keep_reference(uint64_t sequence, Bytes reference);
+  /// Reserves room for an answer of `bytes` bytes to a running request. False: this window or the budget has no room.
+  /// The caller then refuses the request before its execution.
+  bool reserve(uint64_t sequence, size_t bytes);
+  /// Stores the answer of a running request. A large answer is dropped at once if no room was reserved and it does
+  /// not fit.
+  void store(uint64_t sequence, Bytes reply);
+  /// Stores a reference of at most small_bytes() instead of the answer. The caller can make the answer again from it.
+  void store_reference(uint64_t sequence, Bytes reference);
 
  private:
-  enum class State : uint8_t { kEmpty, kRunning, kAnswered, kReference, kLarge, kForgotten };
+  enum class State : uint8_t { kEmpty, kRunning, kAnswered, kReference, kLarge, kEvicted };
   struct Slot {
     uint64_t sequence = 0;
-    uint64_t begin = 0;  ///< position in the stream of all answers
+    uint64_t begin = 0;  ///< position of the answer in the stream of all answers
     uint32_t size = 0;
     State state = State::kEmpty;
   };
 
   struct Large {
-    size_t booked = 0;
+    size_t reserved = 0;
     Buffer reply;
   };
 
   Slot& slot(uint64_t sequence) { return slots_[sequence % limits_.requests]; }
-  bool runs(uint64_t sequence) {
+  bool is_running(uint64_t sequence) {
     return slot(sequence).sequence == sequence && slot(sequence).state == State::kRunning;
   }
   void drop_large(uint64_t sequence);
@@ -117,9 +133,9 @@ class ReplyWindow {
   ReplyBudget* const budget_;
   std::vector<Slot> slots_;
   std::unordered_map<uint64_t, Large> large_;  // by sequence
-  size_t large_bytes_ = 0;                     // booked
-  Buffer ring_;                                // the last limits_.bytes of the stream of answers
-  uint64_t end_ = 0;                           // of the stream
+  size_t large_bytes_ = 0;                     // bytes of large answers, stored or reserved
+  Buffer ring_;                                // the last limits_.bytes bytes of the stream of answers
+  uint64_t end_ = 0;                           // position of the end of the stream
 };
 
 }  // namespace loam::wire

@@ -1,4 +1,4 @@
-// Messages between a client and a storage node.
+// Messages between clients and storage nodes. docs/wire-protocol.md describes their course.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,18 @@
 
 namespace loam::wire {
 
-/// Most operations in one Read, Write, Revert, PlainRead or PlainWrite; larger batches are split by the sender.
+/// Largest number of operations in one Read, Write, Revert, PlainRead or PlainWrite. The sender splits larger batches.
 inline constexpr size_t kMaxOperations = 4096;
 
-/// First message of a connection: on whose behalf it speaks (R3). The node refuses a session that is fenced (R7), and
-/// an incarnation or a cluster that is not its own (R10).
+/// The first message of a connection to a storage node: names the session whose requests follow (R3, idempotent
+/// requests within a session). The storage node refuses a fenced session (R7, fence barrier), and an incarnation or a
+/// cluster that is not its own (R10, cluster identity and incarnations).
 struct Attach {
   static constexpr Opcode kOpcode = Opcode::kAttach;
   SessionId session;
-  uint64_t manager_epoch = 0;
-  Incarnation incarnation;  ///< of the node the client means
-  ClusterId cluster{};      ///< of the session; zero: not told
+  uint64_t manager_epoch = 0;  ///< epoch of the commit manager that opened the session
+  Incarnation incarnation;     ///< the incarnation of the storage node that the client's catalog names
+  ClusterId cluster{};         ///< the cluster of the session; zero: unknown
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -33,8 +34,9 @@ struct Attach {
   }
 };
 
-struct Attached {
-  static constexpr Opcode kOpcode = Opcode::kAttached;
+/// Answer to Attach: the storage node accepts requests of the session on this connection.
+struct AttachReply {
+  static constexpr Opcode kOpcode = Opcode::kAttachReply;
   NodeId node;
 
   template <class Self, class V>
@@ -43,7 +45,7 @@ struct Attached {
   }
 };
 
-/// Names one record.
+/// Names one record of the cluster.
 struct RecordId {
   TableId table;
   Key key;
@@ -56,12 +58,12 @@ struct RecordId {
   }
 };
 
-/// Reads records of transactional tables as a snapshot sees them.
+/// Reads records of transactional tables in a snapshot.
 struct Read {
   static constexpr Opcode kOpcode = Opcode::kRead;
   Snapshot snapshot;
-  std::vector<RecordId> records;  ///< of one table, if `projection` names any
-  FieldNumbers projection{};      ///< of the table: rows of this projection are answered; none: whole rows
+  std::vector<RecordId> records;  ///< at most kMaxOperations; with a projection, all of one table
+  FieldNumbers projection{};      ///< the fields of the answered rows; empty: whole rows
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -69,11 +71,12 @@ struct Read {
   }
 };
 
-/// One record read: kOk with version and row, or kNotFound, kSnapshotTooOld, kNoSuchTable, kWrongShard, …
+/// The outcome for one record of a read: kOk with version and row, or kNotFound, kSnapshotTooOld, kNoSuchTable,
+/// kWrongShard, …
 struct ReadResult {
   StatusCode code{};
-  Version version;
-  Bytes row;
+  Version version;  ///< the version that the snapshot sees; only with kOk
+  Bytes row;        ///< only with kOk; a view into the message
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -82,7 +85,7 @@ struct ReadResult {
   }
 };
 
-/// Results in the order of the request's records.
+/// Answer to Read, with the results in the order of the request's records.
 struct ReadReply {
   static constexpr Opcode kOpcode = Opcode::kReadReply;
   static constexpr bool kHasViews = true;
@@ -94,22 +97,23 @@ struct ReadReply {
   }
 };
 
+/// The kind of a write operation.
 enum class WriteKind : uint8_t {
-  kInsert = 1,
-  kUpdate = 2,
-  kRemove = 3,
-  kUpdateFields = 4,  ///< some fields; the others are those of the version that it replaces
+  kInsert = 1,        ///< writes a record that does not exist
+  kUpdate = 2,        ///< replaces the whole row of an existing record
+  kRemove = 3,        ///< removes an existing record
+  kUpdateFields = 4,  ///< replaces some fields of an existing record; the others keep their values
 };
 
-/// Conditional writes of one transaction: each succeeds only if the record's newest version is visible in the snapshot
-/// (R16). The new version's number is the transaction's id.
+/// Conditional writes of one transaction on transactional tables. Each succeeds only if the newest version of the
+/// record is visible in the snapshot (R16, claim first). The new version has the id of the transaction as its number.
 struct Write {
   static constexpr Opcode kOpcode = Opcode::kWrite;
   struct Operation {
     WriteKind kind{};
     RecordId record;
-    Bytes row;                  ///< empty for kRemove; of kUpdateFields a row of the projection
-    FieldNumbers projection{};  ///< of kUpdateFields
+    Bytes row;                  ///< empty for kRemove; for kUpdateFields a row of the projection
+    FieldNumbers projection{};  ///< for kUpdateFields: the fields to replace
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
@@ -127,10 +131,10 @@ struct Write {
   }
 };
 
-/// One write's outcome; with kConflict in a plain write, `version` is the present one.
+/// The outcome of one write operation.
 struct WriteResult {
   StatusCode code{};
-  Version version;
+  Version version;  ///< number of the new version; with kConflict in a plain write: of the present version
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -138,13 +142,12 @@ struct WriteResult {
   }
 };
 
-/// Results in the order of the operations. `detail` explains the first failure that is more than its code
-/// (a row that does not fit the schema, say).
+/// Answer to Write, with the results in the order of the operations.
 struct WriteReply {
   static constexpr Opcode kOpcode = Opcode::kWriteReply;
   static constexpr bool kHasViews = true;
   std::vector<WriteResult> results;
-  std::string_view detail;
+  std::string_view detail;  ///< explains the first failure that needs more than its code, such as a row of a wrong size
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -152,8 +155,9 @@ struct WriteReply {
   }
 };
 
-/// Takes a transaction's own versions off (R2). Reverting what is not there succeeds; a version that another one covers
-/// gets kConflict and stays (R8).
+/// Removes the versions that a transaction has written (R2, abort order). A record without such a version counts as
+/// reverted. If another version has superseded the transaction's own one, the result is kConflict and the version
+/// stays (R8, recovery after the fence).
 struct Revert {
   static constexpr Opcode kOpcode = Opcode::kRevert;
   TransactionId transaction;
@@ -165,6 +169,7 @@ struct Revert {
   }
 };
 
+/// Answer to Revert, with the results in the order of the records.
 struct RevertReply {
   static constexpr Opcode kOpcode = Opcode::kRevertReply;
   std::vector<WriteResult> results;
@@ -175,11 +180,11 @@ struct RevertReply {
   }
 };
 
-/// Reads the newest versions of records of non-transactional tables (R21).
+/// Reads the newest versions of records of non-transactional tables (R21, exact-version writes).
 struct PlainRead {
   static constexpr Opcode kOpcode = Opcode::kPlainRead;
-  std::vector<RecordId> records;
-  FieldNumbers projection{};  ///< as in Read
+  std::vector<RecordId> records;  ///< at most kMaxOperations
+  FieldNumbers projection{};      ///< as in Read
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -187,6 +192,7 @@ struct PlainRead {
   }
 };
 
+/// Answer to PlainRead, with the results in the order of the request's records.
 struct PlainReadReply {
   static constexpr Opcode kOpcode = Opcode::kPlainReadReply;
   static constexpr bool kHasViews = true;
@@ -198,33 +204,35 @@ struct PlainReadReply {
   }
 };
 
-/// A change that a transaction makes in an index (R27), as the storage node remembers it (R5).
+/// The intent of an index change: the storage node notes that a transaction adds or removes an index entry (R5,
+/// intents before answers; R27, index entries).
 struct IndexIntent {
   TransactionId transaction;
-  Key record;            ///< the record that has the value
-  bool take = false;     ///< it loses the value; otherwise it gets it
+  Key record;            ///< the record to which the entry leads
+  bool remove = false;   ///< whether the record loses the indexed value; otherwise it gets the value
   bool shared = false;   ///< as in IndexChange
-  std::string_view key;  ///< of the index's tree
+  std::string_view key;  ///< the key of the entry in the tree of the index
 
   bool operator==(const IndexIntent&) const = default;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.transaction), v(m.record), v(m.take), v(m.shared), v(m.key);
+    v(m.transaction), v(m.record), v(m.remove), v(m.shared), v(m.key);
   }
 };
 
-/// Exact-version writes on non-transactional tables (R21). An insert expects absence; the other kinds expect `expected`
-/// exactly. The answer carries the new version's number.
+/// Compare-and-swap writes on non-transactional tables (R21). An insert succeeds only if the record does not exist.
+/// The other kinds succeed only if the version of the record is `expected`. The result has the number of the new
+/// version.
 struct PlainWrite {
   static constexpr Opcode kOpcode = Opcode::kPlainWrite;
   struct Operation {
     WriteKind kind{};
-    Reserve reserve = Reserve::kWrite;  ///< counts on indexes and the system's own tables alone; kUndo at most (R6)
+    Reserve reserve = Reserve::kWrite;  ///< kUndo at most; ignored except in indexes and system tables (R6, reserves)
     RecordId record;
-    Version expected;
-    Bytes row;
-    FieldNumbers projection{};  ///< of kUpdateFields, as in Write
+    Version expected;           ///< the version to replace; not used by kInsert
+    Bytes row;                  ///< as in Write
+    FieldNumbers projection{};  ///< for kUpdateFields, as in Write
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
@@ -233,8 +241,8 @@ struct PlainWrite {
     }
   };
   std::vector<Operation> operations;
-  /// The changes of transactions that this write of an index's node carries: remembered if and only if it succeeds
-  /// (R5). Only with a single operation.
+  /// The index changes that this write of a tree node makes on behalf of transactions. The storage node notes them if
+  /// and only if the write succeeds (R5). Only allowed with a single operation.
   std::vector<IndexIntent> intents{};
 
   template <class Self, class V>
@@ -243,13 +251,14 @@ struct PlainWrite {
   }
 };
 
-/// The code that the caller of a plain write gets for the node's code: an insert expects absence, so a record that
-/// exists is kAlreadyExists; the other kinds expect presence, so an absent record is kConflict.
+/// Translates the storage node's code for a plain write into the code for the application. An insert that finds a
+/// record has kAlreadyExists; another kind that finds none has kConflict.
 constexpr StatusCode plain_write_code(WriteKind kind, StatusCode code) {
   if (kind == WriteKind::kInsert) return code == StatusCode::kConflict ? StatusCode::kAlreadyExists : code;
   return code == StatusCode::kNotFound ? StatusCode::kConflict : code;
 }
 
+/// Answer to PlainWrite, with the fields of WriteReply.
 struct PlainWriteReply {
   static constexpr Opcode kOpcode = Opcode::kPlainWriteReply;
   static constexpr bool kHasViews = true;
@@ -262,15 +271,20 @@ struct PlainWriteReply {
   }
 };
 
-/// Something that an open transaction has written at a storage node (R5).
+/// A write of an open transaction that a storage node has noted, so that recovery can undo it (R5).
 struct Intent {
-  enum class Kind : uint8_t { kRecord = 1, kGive = 2, kTake = 3 };
+  /// The kind of the write.
+  enum class Kind : uint8_t {
+    kRecord = 1,       ///< a version of a record
+    kIndexInsert = 2,  ///< an index entry that the transaction has added
+    kIndexRemove = 3,  ///< an index entry that the transaction has ended
+  };
   Kind kind{};
   TransactionId transaction;
-  TableId table;  ///< of the record; of kGive and kTake: the index
-  Key record;
-  bool shared = false;  ///< of kGive and kTake, with `key`: as in IndexIntent
-  std::string_view key{};
+  TableId table;           ///< for kRecord the table of the record, otherwise the index
+  Key record;              ///< the written record, or the record to which the index entry leads
+  bool shared = false;     ///< for index entries: as in IndexIntent
+  std::string_view key{};  ///< for index entries: as in IndexIntent
 
   bool operator==(const Intent&) const = default;
 
@@ -281,10 +295,11 @@ struct Intent {
   }
 };
 
-/// Where a page of intents ends. Stays valid while intents come and go.
+/// A position in the intents of a storage node, at which one IntentsReply ends and the next begins. It stays valid
+/// while intents are added and dropped.
 struct IntentPosition {
-  SessionId session;
-  uint64_t number = 0;
+  SessionId session;    ///< the session of the last named intent
+  uint64_t number = 0;  ///< number of this intent within its session
 
   auto operator<=>(const IntentPosition&) const = default;
 
@@ -294,12 +309,13 @@ struct IntentPosition {
   }
 };
 
-/// Asks for the intents of a session that is fenced at the node, or of all sessions (R8, R11). Recovery asks after the
-/// node has acknowledged the fence: so no write of the session is under way.
+/// Asks a storage node for the intents of a fenced session, or of all sessions (R8; R11, restart of the commit
+/// manager). Recovery sends it after the storage node has acknowledged the fence, so no write of the session is
+/// running.
 struct Intents {
   static constexpr Opcode kOpcode = Opcode::kIntents;
-  SessionId session;       ///< 0: of all
-  IntentPosition after{};  ///< the end of the page before; zero: the first page
+  SessionId session;       ///< 0: all sessions
+  IntentPosition after{};  ///< `end` of the IntentsReply before; zero: from the first intent
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -307,16 +323,16 @@ struct Intents {
   }
 };
 
-/// The intents of transactions that the newest publication at the node does not say are complete, in the order in which
-/// the node recorded them, session by session.
+/// Answer to Intents: some intents, session by session, in the order in which the storage node noted them. Intents
+/// that the newest publication at the storage node covers are left out.
 struct IntentsReply {
   static constexpr Opcode kOpcode = Opcode::kIntentsReply;
   static constexpr bool kHasViews = true;
   std::vector<Intent> intents;
-  bool more = false;     ///< there are others behind `end`
-  IntentPosition end{};  ///< of this page
-  uint64_t epoch = 0;    ///< of the newest publication that the node has seen, and its number
-  uint64_t publication = 0;
+  bool more = false;         ///< whether intents after `end` remain
+  IntentPosition end{};      ///< the position after the last intent of this answer
+  uint64_t epoch = 0;        ///< epoch of the newest publication at the storage node
+  uint64_t publication = 0;  ///< number of this publication
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -324,24 +340,26 @@ struct IntentsReply {
   }
 };
 
-/// Joins the table's shared scan. The node serves exactly the named shards, in that version of the
-/// map, or refuses (R26). Chunks come as kScanChunk with this request's sequence, at most as many as credits were
-/// given; kScanDone ends the stream. On a non-transactional table the snapshot is ignored.
+/// Runs a query at a storage node, as part of the table's shared scan. The storage node serves exactly the named
+/// shards in the named version of the shard map, or answers kWrongShard (R26, shards of a scan). It sends the results
+/// as ScanChunk messages with the sequence of this request, one for each credit, and then one ScanDone.
 struct Scan {
   static constexpr Opcode kOpcode = Opcode::kScan;
   TableId table;
-  Snapshot snapshot;
-  CatalogVersion map_version = 0;
-  std::vector<uint16_t> shards;  ///< empty: all shards that the node owns in that version
-  uint32_t credits = 0;          ///< chunks the node may send before it waits for kScanCredit
+  Snapshot snapshot;               ///< ignored for a non-transactional table
+  CatalogVersion map_version = 0;  ///< version of the shard map that the client knows
+  std::vector<uint16_t> shards;    ///< virtual shards to scan; empty: all shards that the storage node owns
+  uint32_t credits = 0;            ///< number of chunks that the storage node may send before it needs a ScanCredit
   Query query;
-  uint64_t time_limit_ns = 0;         ///< from arrival; beyond: kTimeout. 0: none
-  uint64_t progress_interval_ns = 0;  ///< kScanProgress no more often than this; 0: never
-  bool explain = false;               ///< kScanDone says how the query would be evaluated, nothing is read
-  /// Memory of the client for this scan's chunks (net::RemoteRegion), on offer until kScanDone: `credits` slots of
-  /// region_bytes / credits each, used in turn. A slot is free again when the credit for its chunk is back. 0: none
+  uint64_t time_limit_ns = 0;         ///< time from the arrival after which the scan ends with kTimeout; 0: no limit
+  uint64_t progress_interval_ns = 0;  ///< shortest time between two ScanProgress messages; 0: none are sent
+  bool explain = false;               ///< whether ScanDone returns only the plan of the query; then no record is read
+  /// A region of the client's memory into which the storage node writes the chunks (id of a net::RemoteRegion); 0:
+  /// none. The client offers it until ScanDone. It consists of `credits` slots of region_bytes / credits bytes each,
+  /// which the storage node uses in turn. A slot is free again when the client has given back the credit of its
+  /// chunk.
   uint64_t region = 0;
-  uint64_t region_bytes = 0;
+  uint64_t region_bytes = 0;  ///< size of the region
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -350,9 +368,9 @@ struct Scan {
   }
 };
 
-/// The size of a slot that a client should offer: every chunk fits into it but for those of longer texts and blobs,
-/// since a node ends a chunk with the row that brings it to 256 KiB. The rest is that row, bitmaps of NULL, headers and
-/// padding.
+/// The size in bytes of a slot that a client should offer for a scan with these result columns. Every chunk fits,
+/// except chunks with long texts or blobs. A storage node ends a chunk with the row that brings it to 256 KiB; the
+/// remainder of the slot is for this row, the NULL bitmaps, headers and padding.
 inline size_t scan_slot_bytes(const ResultSchema& columns) {
   constexpr size_t kChunk = size_t{256} << 10;
   constexpr size_t kColumn = 64;
@@ -361,14 +379,14 @@ inline size_t scan_slot_bytes(const ResultSchema& columns) {
   return kChunk + kChunk / kColumn + kColumn * (1 + columns.size()) + (variable ? kChunk / 4 : 0);
 }
 
-/// Rows, column-wise, in the Arrow layout of common/schema/chunk.h: in the message, or, written before it, in a slot of
-/// the region that the scan named.
+/// A part of a scan's result, column-wise in the Arrow layout of common/schema/chunk.h. The chunk is in the message,
+/// or in a slot of the scan's region, into which the storage node has written it before.
 struct ScanChunk {
   static constexpr Opcode kOpcode = Opcode::kScanChunk;
   static constexpr bool kHasViews = true;
-  Bytes chunk;                 ///< empty: in the slot
-  uint32_t slot = 0;           ///< its number
-  uint32_t bytes_in_slot = 0;  ///< from the slot's beginning
+  Bytes chunk;                 ///< the chunk; empty: it is in the slot
+  uint32_t slot = 0;           ///< number of the slot
+  uint32_t bytes_in_slot = 0;  ///< size of the chunk, which begins at the begin of the slot
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -376,18 +394,18 @@ struct ScanChunk {
   }
 };
 
-/// What a query cost.
+/// The cost of a query at one storage node.
 struct ScanStatistics {
   uint64_t pages = 0;          ///< pages read
-  uint64_t pages_skipped = 0;  ///< pages that could hold nothing that the query selects
-  uint64_t pages_total = 0;    ///< pages of the table when the query joined
-  uint64_t records = 0;        ///< entries looked at
+  uint64_t pages_skipped = 0;  ///< pages skipped because no entry in them can match
+  uint64_t pages_total = 0;    ///< pages of the table when the query joined the scan
+  uint64_t records = 0;        ///< entries examined
   uint64_t rows = 0;           ///< rows that matched
-  uint64_t chunks = 0;
-  uint64_t bytes = 0;       ///< of chunks
-  uint64_t busy_ns = 0;     ///< time of scan threads; of what queries share, each has an equal part
-  uint64_t queued_ns = 0;   ///< from arrival to the first page
-  uint64_t elapsed_ns = 0;  ///< from arrival to the end
+  uint64_t chunks = 0;         ///< chunks sent
+  uint64_t bytes = 0;          ///< bytes of these chunks
+  uint64_t busy_ns = 0;        ///< time of scan threads; queries that share work get equal parts of its time
+  uint64_t queued_ns = 0;      ///< time from the arrival to the first page
+  uint64_t elapsed_ns = 0;     ///< time from the arrival to the end
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -396,13 +414,14 @@ struct ScanStatistics {
   }
 };
 
+/// The last message of a scan.
 struct ScanDone {
   static constexpr Opcode kOpcode = Opcode::kScanDone;
   static constexpr bool kHasViews = true;
   Status status;
   ScanStatistics statistics;
   uint64_t retry_after_ns = 0;  ///< as in Error
-  std::string_view plan{};      ///< if the scan asked to explain: lines of text
+  std::string_view plan{};      ///< for Scan::explain: the plan of the query, as lines of text
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -410,7 +429,7 @@ struct ScanDone {
   }
 };
 
-/// How far the scan with this message's sequence has come.
+/// The statistics so far of the scan that has the sequence of this message.
 struct ScanProgress {
   static constexpr Opcode kOpcode = Opcode::kScanProgress;
   ScanStatistics statistics;
@@ -421,7 +440,7 @@ struct ScanProgress {
   }
 };
 
-/// `credits` more chunks may be sent for the scan with this message's sequence.
+/// Permits the storage node to send `credits` more chunks of the scan that has the sequence of this message.
 struct ScanCredit {
   static constexpr Opcode kOpcode = Opcode::kScanCredit;
   uint32_t credits = 0;
@@ -432,7 +451,7 @@ struct ScanCredit {
   }
 };
 
-/// Ends the scan with this message's sequence.
+/// Ends the scan that has the sequence of this message. ScanDone follows.
 struct ScanCancel {
   static constexpr Opcode kOpcode = Opcode::kScanCancel;
 

@@ -1,5 +1,5 @@
-// The table that exists from the cluster's first moment. Its definition is part of the protocol: the commit manager
-// puts it into the catalog, the client library reads and writes it.
+// The system tables, which exist from the creation of a cluster. Their definitions are part of the protocol: the
+// commit manager puts them into the catalog, and the client library reads and writes them.
 #pragma once
 
 #include <array>
@@ -12,33 +12,34 @@
 
 namespace loam::wire {
 
-/// Ids of the system's tables. Those of users start at kFirstUserTableId; no id is ever reused (1 was one of the
-/// system's).
+/// Id of the table loam.counters. Ids are never reused; 1 belonged to a system table of an earlier version.
 inline constexpr TableId kCounterTableId{2};
+/// The lowest id of a user's table.
 inline constexpr TableId kFirstUserTableId{1024};
 
-/// loam.counters, non-transactional: one record a counter, key = hash of its name (the client library's choice).
-/// Field numbers:
+/// Field numbers of loam.counters, a non-transactional table with one record for each counter. The key is a hash of
+/// the counter's name, which the client library computes.
 struct CounterTableFields {
-  static constexpr uint16_t kName = 0;  ///< text
-  static constexpr uint16_t kNext = 1;  ///< int64: first value that was not handed out yet
+  static constexpr uint16_t kName = 0;  ///< text: name of the counter
+  static constexpr uint16_t kNext = 1;  ///< int64: the first value that no client has drawn yet
 };
 
-/// (name text, next int64)
+/// The schema of loam.counters: (name text, next int64).
 const Schema& counter_table_schema();
 
-/// Of the table that every index is, key = number of a node of its tree. Field numbers:
+/// Field numbers of an index's table, whose records are the tree nodes of the index. The key is the number of the
+/// tree node. The Bd-tree defines the layout of both blobs.
 struct IndexNodeFields {
-  static constexpr uint16_t kBase = 0;   ///< blob: what a node is; its layout is the Bd-tree's, and so is the delta's
-  static constexpr uint16_t kDelta = 1;  ///< blob: small changes since, replaced alone
+  static constexpr uint16_t kBase = 0;   ///< blob: the base of the tree node
+  static constexpr uint16_t kDelta = 1;  ///< blob: the changes since the base was written; it can be replaced alone
 };
-/// (base blob, delta blob)
+/// The schema of every index's table: (base blob, delta blob).
 const Schema& index_node_schema();
 
-/// All of them, as every catalog lists them.
+/// All system tables, as every catalog lists them.
 const std::array<TableInfo, 1>& system_tables();
 
-/// Names under kSystemPrefix: clients can neither create nor drop such a table.
+/// Whether a table name begins with kSystemPrefix. Clients can neither create nor drop such a table.
 inline bool is_system_name(std::string_view name) { return name.starts_with(kSystemPrefix); }
 
 }  // namespace loam::wire

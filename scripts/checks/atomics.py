@@ -17,7 +17,7 @@ _ESCAPE = "not atomic:"
 
 
 def _pair(tree, path):
-    """The text of the file and of its header or source, where the atomic it uses may be declared."""
+    """Returns the text of the file and of its header or source, which may declare the atomics that the file uses."""
     stem = path.rsplit(".", 1)[0].removesuffix("_test").removesuffix("_stress").removesuffix("_bench")
     return "\n".join(cpp.blank(tree.text(p) or "") for p in {path, stem + ".h", stem + ".cc"} if p in tree.paths)
 
@@ -40,13 +40,13 @@ def run(tree):
                     report(
                         match.start(),
                         f"{match.group(1)}() names no memory order: pass one, with the reason in a comment"
-                        " (on a thing that is no atomic, write '// not atomic: what it is')",
+                        " (if the object is not atomic, add the comment '// not atomic: REASON')",
                     )
-        # Only members (name_): a local or a parameter of the same name may be a plain variable.
+        # Only members (name_) are checked: a local variable or a parameter of the same name may not be atomic.
         for name in {n for n in _DECLARATION.findall(pair) if n.endswith("_")}:
             plain = rf"(?:\+\+|--)\s*{name}\b|(?<![\w.>]){name}\s*(?:\+\+|--|[-+|&^]?=(?!=))"
             for match in re.finditer(plain, code):
-                report(match.start(), f"'{match.group()}' on an atomic is seq_cst unsaid: use load/store/fetch_… with an order")
+                report(match.start(), f"'{match.group()}' on an atomic has the implicit order seq_cst: use load/store/fetch_… with an order")
         for match in re.finditer(r"\batomic_(?:thread|signal)_fence\b", code):
             report(match.start(), "stand-alone fences are invisible to ThreadSanitizer: put the order on the operation")
     return findings

@@ -1,4 +1,4 @@
-"""Claims of the documents that something is absent, and the names whose appearance in the tree makes them false."""
+"""Claims of the documents that something is absent. Each names an identifier or a path that would make it false."""
 
 import fnmatch
 import re
@@ -8,21 +8,21 @@ from checks.tree import CODE_ROOTS, Finding
 
 WHAT = "documents that say 'later' or 'not yet' name the absent thing, and the tree lacks it"
 
-# Records of their day: true when they were written.
+# Documents that describe one day; their claims were true when they were written.
 _DATED = ("CHANGELOG.md", "docs/decisions/", "docs/results/")
 
 _FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _MARKER = re.compile(r"<!--\s*absent:(.*?)-->", re.DOTALL)
-# What can be looked for: a path, or an identifier in which `*` stands for any letters.
+# A name in a claim: a path, or an identifier in which `*` stands for any letters.
 _NAME = re.compile(r"[\w*]+|[\w-][\w./-]*[/.][\w./-]*")
-# A table row, a list item or a heading begins a unit; so does the line behind an empty one.
+# A table row, a list item and a heading begin a unit, and so does the line after an empty line.
 _BEGINS = re.compile(r"\s*(?:\||[*+-]\s|\d+[.)]\s|#{1,6}\s|$)")
 
 _NEGATION = r"\b(?:no(?:t|ne|body|thing)?|never|cannot)\b"
-# Each is a form of "the tree does not have this today". "Every later snapshot", "an epoch later" and states of
-# the past ("nothing was sent yet") are no claims.
+# Each pattern is a form of "the tree does not have this today". "Every later snapshot", "an epoch later" and states of
+# the past ("nothing was sent yet") are not claims.
 _CLAIMS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -44,7 +44,7 @@ def _spaces(match):
 
 
 def _units(text):
-    """(offset, text) of every table row, list item, heading and paragraph."""
+    """Yields (offset, text) of every table row, list item, heading and paragraph."""
     begin, offset = 0, 0
     for line in text.splitlines(keepends=True):
         if _BEGINS.match(line) and offset > begin:
@@ -55,7 +55,7 @@ def _units(text):
 
 
 class _Names:
-    """What the tree has: its paths, and the identifiers of its code (comments and texts are not code)."""
+    """The names in the tree: its paths, and the identifiers of its code (without comments and string literals)."""
 
     def __init__(self, tree):
         self._tree = tree
@@ -72,7 +72,8 @@ class _Names:
         return self._places
 
     def place_of(self, name):
-        """Where `name` is in the tree, or None. `*` in an identifier stands for any letters; case does not matter."""
+        """Returns the path where `name` is in the tree, or None. `*` in an identifier stands for any letters; case does
+        not matter."""
         if "/" in name or "." in name:
             return name if self._tree.exists(name) else None
         known = self._identifiers()

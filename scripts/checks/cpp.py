@@ -1,4 +1,4 @@
-"""Just enough of C++'s lexical rules for textual checks."""
+"""The lexical rules of C++ that textual checks need."""
 
 import functools
 import re
@@ -18,7 +18,8 @@ _TOKEN = re.compile(
 
 @functools.cache
 def blank(text, strings=True):
-    """`text` with comments, and string literals if asked, turned to spaces: offsets and lines stay what they were."""
+    """Returns `text` with spaces in the place of comments and, if `strings`, of string literals. Offsets and lines do
+    not change."""
 
     def spaces(match):
         if match.lastgroup == "number" or (not strings and match.lastgroup not in ("line", "block")):
@@ -29,17 +30,17 @@ def blank(text, strings=True):
 
 
 def line_of(text, offset):
-    """The line, counted from 1, of an offset."""
+    """Returns the line, counted from 1, of an offset."""
     return text.count("\n", 0, offset) + 1
 
 
 def line_text(text, line):
-    """The text of a line, counted from 1."""
+    """Returns the text of a line, counted from 1."""
     return text.split("\n")[line - 1]
 
 
 def arguments(text, opening):
-    """The text between the parenthesis at `opening` and its partner."""
+    """Returns the text between the parenthesis at `opening` and the closing one."""
     depth = 0
     for i in range(opening, len(text)):
         if text[i] == "(":

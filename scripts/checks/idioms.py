@@ -1,8 +1,8 @@
-"""Phrases that make a sentence hard to read, counted per folder against a ceiling that only falls.
+"""Counts the phrases that make a sentence hard to read. Each folder has a ceiling, which can only be lowered.
 
-The phrases stand in idioms.txt, one extended regular expression a line. They are counted in comments and string literals
-of C++ and in all other text files. The ceilings stand in idioms_ceilings.txt, a folder and a number a line; a folder
-without a line has the ceiling 0. `scripts/check --record idioms` writes today's counts, and raises none.
+idioms.txt has one phrase a line, as an extended regular expression. The check counts phrases in comments and string
+literals of C++, and in all other text files. idioms_ceilings.txt has a folder and its ceiling in each line; the ceiling
+of other folders is 0. `scripts/check --record idioms` lowers the ceilings to the present counts.
 """
 
 import collections
@@ -27,7 +27,7 @@ def _pattern():
 
 
 def _prose(path, text):
-    """What people read in a file: offsets and lines stay what they were, and a phrase may go on in the next line."""
+    """Returns the prose of a file at unchanged offsets and lines. A phrase may continue in the next line."""
     if path.endswith((".h", ".cc")):
         code = cpp.blank(text)
         text = "".join(c if c == "\n" or c != b else " " for c, b in zip(text, code))
@@ -36,7 +36,7 @@ def _prose(path, text):
 
 
 def _places(tree):
-    """Folder → the places of its phrases, as texts."""
+    """Returns the places of the phrases, as texts, by folder."""
     pattern, places = _pattern(), collections.defaultdict(list)
     for path, text in tree.texts():
         if path in _IGNORED:
@@ -67,7 +67,7 @@ def run(tree):
 
 
 def record(tree):
-    """Lowers the ceilings to today's counts; returns what was done."""
+    """Lowers the ceilings to the present counts. Returns a summary for people."""
     places, ceilings = _places(tree), _ceilings(tree)
     first = tree.text(_CEILINGS) is None
     kept = {folder: len(found) if first else min(len(found), ceilings.get(folder, 0)) for folder, found in places.items()}

@@ -1,5 +1,6 @@
-"""Who may include whom: the arrows of the layout."""
+"""Includes follow the layers of the layout."""
 
+import collections
 import re
 
 from checks import cpp
@@ -31,27 +32,18 @@ _ROOTS = {
     "commit-manager": ("bdtree",),
     "deploy": ("storage-node", "commit-manager", "client-lib", "bdtree"),
 }
-# Root → all that it may include of common/; a root that is not named here may include any of it.
+# Root → the folders of common/ that it may include. A root that is not in the table may include all of them.
 _OF_COMMON = {"bdtree": ("base", "fiber", "schema", "snapshot", "wire")}
 _PUBLIC = {"storage": "storage-node", "commit": "commit-manager", "bdtree": "bdtree", "client": "client-lib"}
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
-# Tests and measurements look inside whatever they test and measure.
-_EVERYWHERE = re.compile(r"^(tests|benchmarks|common/testing)/|_(test|stress|bench|test_\w+)\.(cc|h)$")
-
-
-def _test_aids(tree):
-    """Headers that tests include and no product source reaches: they may use what tests may use."""
-    includes = {path: {name for _, name in _INCLUDE.findall(tree.text(path) or "")} for path in tree.cpp()}
-    product, pending = set(), [p for p in includes if p.endswith(".cc") and not _EVERYWHERE.search(p)]
-    while pending:
-        for name in includes.get(pending.pop(), set()) - product:
-            product.add(name)
-            pending.append(name)
-    return {name for path in includes if path not in product for name in includes[path]} - product
+# Tests and benchmarks may include internal headers of the code that they test or measure.
+_TEST = re.compile(r"/testing/|_(test|stress|bench)\.(cc|h)$")
+_EVERYWHERE = re.compile(r"^(tests|benchmarks)/|" + _TEST.pattern)
 
 
 def _target(included):
-    """(root, folder of common or None, public?) that an include leads to, or None if it is not ours."""
+    """Returns (root, folder of common or None, public?) of the file that an include names. None: it is not a file of
+    the tree."""
     parts = included.split("/")
     if parts[0] == "loam" and len(parts) > 2 and parts[1] in _PUBLIC:
         return _PUBLIC[parts[1]], None, True
@@ -60,8 +52,8 @@ def _target(included):
     return None
 
 
-def _breach(tree, path, quote, included, aids):
-    """What is wrong with one include, or None."""
+def _breach(tree, path, quote, included):
+    """Returns the fault of one include, or None."""
     if included.startswith(("./", "../")):
         return "includes start at the root of the tree"
     target = _target(included)
@@ -70,12 +62,12 @@ def _breach(tree, path, quote, included, aids):
         if quote == '"' and tree.exists(f"{folder}/{included}"):
             return f"includes start at the root of the tree: \"{folder}/{included}\""
         return None
-    if _EVERYWHERE.search(path) or path in aids:
+    if _EVERYWHERE.search(path):
         return None
     root, folder, public = target
     mine = path.split("/")[0]
-    if folder == "testing":
-        return "product code includes nothing of common/testing"
+    if included.split("/")[1] == "testing":
+        return f"product code must not include files of {included.split('/')[0]}/testing"
     if mine == "common" and root == "common":
         own = path.split("/")[1]
         if folder != own and folder not in _COMMON.get(own, ()):
@@ -92,13 +84,42 @@ def _breach(tree, path, quote, included, aids):
     return None
 
 
+def _cycles(includes):
+    """Yields a finding for each pair of folders that include each other, directly or through others. `includes`: (path,
+    line, header) of each include in product code."""
+    arrows = collections.defaultdict(dict)
+    for path, line, header in includes:
+        source, target = path.rsplit("/", 1)[0], header.rsplit("/", 1)[0]
+        if source != target:
+            arrows[source].setdefault(target, (path, line, header))
+    for source in sorted(arrows):
+        for target, (path, line, header) in sorted(arrows[source].items()):
+            if source < target and source in _reached(arrows, target):
+                yield Finding(path, line, f"#include {header}: {source} and {target} include each other; move the common part below them")
+
+
+def _reached(arrows, folder):
+    """Returns all folders that `folder` includes, directly or through others."""
+    reached, pending = set(), [folder]
+    while pending:
+        for target in arrows.get(pending.pop(), {}):
+            if target not in reached:
+                reached.add(target)
+                pending.append(target)
+    return reached
+
+
 def run(tree):
-    findings = []
-    aids = _test_aids(tree)
+    findings, includes = [], []
+    public = {path.split("/include/", 1)[1]: path for path in tree.cpp() if "/include/" in path}
     for path in tree.cpp():
         text = tree.text(path) or ""
         for match in _INCLUDE.finditer(text):
-            breach = _breach(tree, path, match.group(1), match.group(2), aids)
+            line, included = cpp.line_of(text, match.start()), match.group(2)
+            breach = _breach(tree, path, match.group(1), included)
             if breach:
-                findings.append(Finding(path, cpp.line_of(text, match.start()), f"#include {match.group(2)}: {breach}"))
-    return findings
+                findings.append(Finding(path, line, f"#include {included}: {breach}"))
+            header = included if tree.exists(included) else public.get(included)
+            if header and not _TEST.search(path):
+                includes.append((path, line, header))
+    return findings + list(_cycles(includes))

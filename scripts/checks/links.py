@@ -20,18 +20,19 @@ _FILE_SPAN = re.compile(
 )
 # `Suite.Case` of a C++ test, `Class.test_name` of a Python one.
 _TEST_SPAN = re.compile(r"`([A-Z]\w*\.(?:[A-Z]|test_)\w*)`")
-# Certainly names of the code inside a code span: kConstant, CamelCase, Scope::name, call(), and `Word` alone.
+# Names inside a code span that can only be names of the code: kConstant, CamelCase, Scope::name, call(), and `Word`
+# alone.
 _NAME = re.compile(
     r"\bk[A-Z]\w+|\b[A-Z][a-z0-9]+[A-Z]\w*|\b[A-Z]\w*(?=::)|(?<=::)\w+|\b[a-z]\w*(?=\(\))|(?<=^)[A-Z][a-z]+(?=$)"
 )
 _OPTION = re.compile(r"(?<!\w)--([a-z][\w-]+)")
-# These name what the tree had on their day.
+# Documents that describe the tree of one day.
 _DATED = ("CHANGELOG.md", "docs/decisions/", "docs/results/")
 _CPP_TEST = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\s*\)", re.MULTILINE)
 
 
 def _tests(tree):
-    """The names of all tests, as documents write them."""
+    """Returns the names of all tests, as documents write them."""
     names = set()
     for path, text in tree.texts():
         if path.endswith("_test.cc"):
@@ -44,7 +45,7 @@ def _tests(tree):
 
 
 def _known(tree):
-    """Every word of the tree's files but the documents; options count with and without their dashes."""
+    """Returns every word of all files except documents, and the names of options with and without their dashes."""
     known = set()
     for path, text in tree.texts():
         if not path.endswith(".md"):
@@ -54,7 +55,7 @@ def _known(tree):
 
 
 def _unknown_names(text, known):
-    """(match of the code span, name) of every identifier or option of our programs that the tree lacks."""
+    """Yields (match of the code span, name) of every identifier or option of our programs that the tree lacks."""
     for span in _CODE_SPAN.finditer(_FENCE.sub(_spaces, text)):
         code = span.group().strip("`")
         names = _NAME.findall(code)
@@ -68,7 +69,7 @@ def _spaces(match):
 
 
 def _slugs(text):
-    """The anchors that a Markdown page offers: its headings' (as GitHub spells them) and its explicit ones."""
+    """Returns the anchors of a Markdown page: those of its headings, as GitHub spells them, and the explicit ones."""
     slugs = set(_ANCHOR.findall(text))
     for heading in _HEADING.findall(_FENCE.sub(_spaces, text)):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
@@ -82,8 +83,8 @@ def _slugs(text):
 
 
 def _check_link(tree, page, target):
-    """What is wrong with a link, or None."""
-    if re.match(r"[a-z][a-z0-9+.-]*:", target):  # another site: not reachable from a build
+    """Returns the fault of a link, or None."""
+    if re.match(r"[a-z][a-z0-9+.-]*:", target):  # a link to another site, which a build cannot reach
         return None
     path, _, anchor = target.partition("#")
     if path.startswith("/"):
@@ -92,7 +93,7 @@ def _check_link(tree, page, target):
     if not resolved.is_relative_to(tree.root):
         return f"link '{target}' leaves the tree: only files of the tree can be linked"
     if not resolved.exists():
-        return f"link '{target}' leads nowhere: mend the path or write the page"
+        return f"link '{target}' leads nowhere: fix the path or write the page"
     if anchor and resolved.suffix == ".md":
         if anchor not in _slugs(resolved.read_text(encoding="utf-8")):
             return f"link '{target}': the page has no heading '#{anchor}'"
@@ -113,11 +114,11 @@ def run(tree):
                     problem = _check_link(tree, path, match.group(1))
                     if problem:
                         findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
-                rest = pattern.sub(_spaces, rest)  # a link is told of once
+                rest = pattern.sub(_spaces, rest)  # so that each link is reported once
             named += _FILE_SPAN.finditer(text)
             for match in _TEST_SPAN.finditer(text):
                 if match.group(1) not in tests:
-                    problem = f"names the test '{match.group(1)}', which does not exist: mend the name or write it"
+                    problem = f"names the test '{match.group(1)}', which does not exist: fix the name or write it"
                     findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
             if not path.startswith(_DATED):
                 for span, name in _unknown_names(text, known):
@@ -127,5 +128,5 @@ def run(tree):
             named += _DOCUMENT.finditer(rest)
         for file, line in sorted({(m.group(1), cpp.line_of(text, m.start())) for m in named}):
             if not tree.exists(file):
-                findings.append(Finding(path, line, f"names '{file}', which does not exist: mend the name or write it"))
+                findings.append(Finding(path, line, f"names '{file}', which does not exist: fix the name or write it"))
     return findings

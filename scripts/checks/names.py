@@ -9,7 +9,7 @@ WHAT = "file and folder names"
 _EMPTY_WORDS = {"utils", "util", "helpers", "helper", "misc"}
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _NUMBERED = re.compile(r"_(v\d+|old|new|copy|final|orig|bak)$")
-# Documents, scripts without an ending and the folders of the layout are read as words: dashes. The rest is code.
+# The words in the names of documents, scripts and folders may be joined by dashes. Code files are in snake_case.
 _DASHED = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
 _CODE_ENDINGS = (".h", ".cc", ".py", ".proto", ".cmake")
 
@@ -28,7 +28,7 @@ def run(tree):
             if not _SNAKE.fullmatch(stem) and stem != "__init__":
                 findings.append(Finding(path, 0, "code files are named in snake_case: lower case, words joined by _"))
             elif _NUMBERED.search(stem):
-                findings.append(Finding(path, 0, "one file a thing: replace the earlier one instead of adding a variant"))
+                findings.append(Finding(path, 0, "a numbered variant of a file: replace the earlier file instead"))
         elif ending in ("cpp", "cxx", "hpp", "hh", "c"):
             findings.append(Finding(path, 0, "C++ files end in .h and .cc"))
         elif not _DASHED.fullmatch(name.lstrip(".")):

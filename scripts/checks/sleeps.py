@@ -7,7 +7,7 @@ from checks.tree import Finding
 
 WHAT = "tests poll with a deadline instead of sleeping"
 
-# Threads' sleeps only: a fiber scheduler's sleep_for() is a thing to test, on a clock of the test's own.
+# Matches only sleeps of threads. sleep_for() of a fiber scheduler is a function under test, with a clock of the test.
 _CPP_SLEEP = re.compile(
     r"this_thread::sleep_\w+\s*\(|(?<![\w.>:])(?:::)?(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep|sleep)\s*\("
 )
@@ -26,7 +26,7 @@ def run(tree):
             line = cpp.line_of(text, match.start())
             if _ESCAPE not in cpp.line_text(text, line):
                 findings.append(
-                    Finding(path, line, "a test sleeps: poll a condition with a deadline (the wait between two looks of"
-                            " such a loop carries the comment 'poll interval')")
+                    Finding(path, line, "a test sleeps: poll a condition with a deadline (the wait in the loop that polls"
+                            " has the comment 'poll interval')")
                 )
     return findings

@@ -1,13 +1,13 @@
-"""Lint, by clang-tidy, of what has changed since the whole tree was found clean.
+"""Lints by clang-tidy the sources that have changed since a commit at which the whole tree was clean.
 
-lint_clean.txt names the commit at which the whole tree was clean, and the version of clang-tidy that found it so. Only
-sources that differ from that commit, or that include a header which differs (also indirectly), are looked at. Everything
-is looked at if a .clang-tidy, this program or clang-tidy's version has changed, or if the commit is not in the history.
-`make lint` looks at the whole tree and moves the commit. A changed compile command alone is left to `make lint`.
+lint_clean.txt has this commit, and the version of clang-tidy that found the tree clean. The check lints the sources
+that differ from the commit, or that include a header that differs, directly or through others. It lints all sources if
+a .clang-tidy, this program or the version of clang-tidy has changed, or if the commit is not in the history. `make
+lint` lints the whole tree and records the present commit. Only `make lint` notices a changed compile command.
 
-Beside that, contents that were found clean are remembered for all clones of a user, as ccache does: an empty file a
-content in $XDG_CACHE_HOME/loam/tidy (~/.cache/loam/tidy), removed after a month without use. A content is the source, the
-headers of the tree that it reaches, its compile command, every .clang-tidy and clang-tidy's version.
+In addition, the check records clean contents for all clones of a user, as ccache does. Each content has an empty file
+in $XDG_CACHE_HOME/loam/tidy (~/.cache/loam/tidy), which is removed after a month without use. A content is the source,
+the headers of the tree that it reaches, its compile command, every .clang-tidy and the version of clang-tidy.
 """
 
 import concurrent.futures
@@ -26,12 +26,13 @@ from checks.tree import CODE_ROOTS, Finding
 WHAT = "lint (clang-tidy)"
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
-# A test is read more often than it is waited for, and half of all files are tests: names, lengths and plain mistakes only.
+# Tests have only the checks of names, lengths and plain mistakes. Their speed does not matter, and they are half of all
+# files.
 _TEST_CHECKS = (
     "readability-identifier-naming,readability-function-size,google-explicit-constructor,bugprone-argument-comment,"
     "bugprone-dangling-handle,bugprone-suspicious-enum-usage,bugprone-suspicious-memset-usage,bugprone-unused-return-value"
 )
-# Programs of others, in small: tests compile them against the installed library, no preset of ours does.
+# Examples of users' programs. Tests compile them with the installed library, so no preset has their compile commands.
 _USERS_CODE = ("client-lib/example/", "client-lib/tests/")
 _RECORD = "scripts/checks/lint_clean.txt"
 _FORGET_SECONDS = 30 * 24 * 3600
@@ -41,7 +42,7 @@ _LINE = re.compile(r"^(/.*?):(\d+):\d+: (?:warning|error): (.*)$")
 def _commands(tree):
     """Source path → compile command from build/lint, where every source is compiled alone and without precompiled headers.
 
-    Twins that are built for the simulator are looked at once."""
+    A source with a variant for the simulator is checked once."""
     database = tree.root / "build/lint/compile_commands.json"
     if not database.exists():
         raise RuntimeError("build/lint/compile_commands.json is missing: run cmake --preset lint first")
@@ -50,27 +51,27 @@ def _commands(tree):
     for entry in json.loads(database.read_text()):
         path = ours.get(entry["file"])
         if path and (path not in commands or "LOAM_ENV_SIM" in commands[path]["command"]):
-            # g++ warns, with -Werror; clang's own warnings on top would only ask for another dialect.
+            # The build already has the warnings of g++ as errors. The warnings of clang would demand another style.
             commands[path] = {**entry, "command": re.sub(r" -W(?!p,)\S+", "", entry["command"])}
     return commands
 
 
 def _without_command(tree, commands):
-    """Findings: sources that clang-tidy cannot read, because no compile command is known."""
+    """Returns a finding for each source that clang-tidy cannot read because it has no compile command."""
     sources = [p for p in tree.cpp() if p.endswith(".cc") and not p.startswith(_USERS_CODE)]
     problem = "is compiled by no target of preset lint, so that clang-tidy does not read it: give it a target there"
     return [Finding(path, 0, problem) for path in sources if path not in commands]
 
 
 class _Hasher:
-    """Hash of a source file with all headers of the tree that it reaches."""
+    """Hashes a source file together with all headers of the tree that it reaches."""
 
     def __init__(self, tree, config):
         self._tree = tree
         self._config = config
         self._headers = {p for p in tree.paths if p.endswith(".h")}
         self._public = {p.split("/include/", 1)[1]: p for p in self._headers if "/include/" in p}
-        # A generated header stands for what it is generated from.
+        # In the place of a generated header, the hash has the file from which the header is generated.
         for path in tree.paths:
             if path.endswith(".proto"):
                 stem = path.split("/proto/", 1)[-1].removesuffix(".proto")
@@ -78,7 +79,7 @@ class _Hasher:
                 self._public.update({f"{stem}.pb.h": path, f"{stem}.grpc.pb.h": path})
 
     def reach(self, path):
-        """The source and all headers of the tree that it includes, also indirectly."""
+        """Returns the source and all headers of the tree that it includes, directly or through others."""
         return self._reach(path, set())
 
     def _reach(self, path, seen):
@@ -99,7 +100,7 @@ class _Hasher:
 
 
 def _generate_sources(tree):
-    """Builds the headers that sources include, such as protobuf's; nothing else needs to be built for a lint."""
+    """Builds the generated headers, such as those of protobuf. A lint needs nothing else of a build."""
     build = tree.root / "build/lint"
     if not (build / "build.ninja").exists():
         return
@@ -110,7 +111,7 @@ def _generate_sources(tree):
 
 
 def _lint(tree, path, database):
-    """Findings in one source file and our headers that it includes."""
+    """Returns the findings in one source file and in the headers of the tree that it includes."""
     root = re.sub(r"([][.+*?(){}|^$\\])", r"\\\1", str(tree.root))  # for LLVM's POSIX regular expressions
     headers = f"^{root}/({'|'.join(CODE_ROOTS)})/.*\\.h$"
     command = ["clang-tidy-19", "--quiet", "-p", str(database), f"--header-filter={headers}"]
@@ -129,7 +130,7 @@ def _lint(tree, path, database):
 
 
 def _memory():
-    """Where the contents that were found clean are remembered; the old ones go."""
+    """Returns the folder that records clean contents, after removing the old entries."""
     cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     memory = pathlib.Path(cache) / "loam" / "tidy"
     memory.mkdir(parents=True, exist_ok=True)
@@ -145,7 +146,8 @@ def _version():
 
 
 def _suspects(tree, sources, hasher, version):
-    """The sources that may not be clean: all of them, or those that what changed since the recorded commit can affect."""
+    """Returns the sources that may not be clean: those that a change since the recorded commit can affect, or all
+    sources if there is no fitting record."""
     commit, _, recorded_version = (tree.text(_RECORD) or "").strip().partition(" ")
     changed = tree.changed_since(commit) if commit and recorded_version == version else None
     if changed is None or any(p.endswith(".clang-tidy") or p == "scripts/checks/tidy.py" for p in changed):
@@ -154,8 +156,8 @@ def _suspects(tree, sources, hasher, version):
 
 
 def _lint_all(tree, todo, place, clean):
-    """Findings in the sources of `todo` (path → hash of its content), several at a time."""
-    # The biggest first, so that no core is left waiting for one late giant.
+    """Returns the findings in the sources of `todo` (path → hash of its content). Lints several sources in parallel."""
+    # The largest sources come first, so that no core is idle at the end while another lints a large source.
     order = sorted(todo, key=lambda path: -len(tree.text(path) or ""))
     findings, done, lock, began = set(), 0, threading.Lock(), time.monotonic()
 
@@ -179,7 +181,7 @@ def _lint_all(tree, todo, place, clean):
 
 
 def run(tree, whole=False):
-    """Findings in what has changed since the recorded commit, or in the whole tree."""
+    """Returns the findings in the sources that changed since the recorded commit or, if `whole`, in all sources."""
     _generate_sources(tree)
     commands = _commands(tree)
     clean = _memory()
@@ -200,14 +202,14 @@ def run(tree, whole=False):
 
 
 def record(tree):
-    """Records the present commit as one at which the whole tree is clean; returns what was done."""
+    """Records the present commit as one at which the whole tree is clean. Returns a summary for people."""
     findings = run(tree, whole=True)
     if findings:
         for finding in sorted(findings):
             print(f"{finding} [tidy]")
         raise RuntimeError(f"{len(findings)} findings: the recorded commit stays")
     if tree.git("status", "--porcelain") != "":
-        raise RuntimeError("the tree is clean, but it is no commit: commit what has changed, then run make lint again")
+        raise RuntimeError("the tree is clean, but has uncommitted changes: commit them, then run make lint again")
     commit = tree.git("rev-parse", "HEAD").strip()
     tree.write(_RECORD, f"{commit} {_version()}\n")
     return f"the whole tree is clean at {commit}: commit {_RECORD}"

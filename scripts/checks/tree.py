@@ -1,4 +1,4 @@
-"""What all checks share: the files of the tree, and the form of a finding."""
+"""The common part of all checks: the files of the tree, and findings."""
 
 import dataclasses
 import pathlib
@@ -9,7 +9,7 @@ CODE_ROOTS = ("common", "storage-node", "commit-manager", "bdtree", "client-lib"
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Finding:
-    """One breach of a rule: where it is (line 0: the whole file), what is wrong, and what to do about it."""
+    """One violation of a rule: its place (line 0: the whole file), the fault, and how to fix it."""
 
     path: str
     line: int
@@ -20,9 +20,9 @@ class Finding:
 
 
 class Tree:
-    """The files that are, or are about to be, under version control, with paths relative to the root.
+    """The files of the tree, with paths relative to the root: those that git tracks or does not ignore.
 
-    Without a git repository (a source archive) these are all files outside build/ and .git/.
+    Without a git repository, as in a source archive, these are all files outside of build/, .git/ and .cache/.
     """
 
     def __init__(self, root):
@@ -31,7 +31,8 @@ class Tree:
         self._texts = {}
 
     def _list(self):
-        # -z: git quotes unusual names otherwise. Files deleted but not yet committed are listed too, hence is_file().
+        # -z, because git quotes unusual names otherwise. is_file(), because git also lists files whose deletion is not
+        # committed.
         if (self.root / ".git").exists():
             listed = self.git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
             if listed is not None:
@@ -43,7 +44,8 @@ class Tree:
         }
 
     def text(self, path):
-        """The file's text, or None if there is no such file or it is not UTF-8 text: data samples are no prose."""
+        """Returns the text of the file, or None if the file does not exist or is not UTF-8 text, such as sample
+        data."""
         if path not in self._texts:
             try:
                 text = (self.root / path).read_bytes().decode("utf-8")
@@ -53,26 +55,27 @@ class Tree:
         return self._texts[path]
 
     def write(self, path, text):
-        """Writes a file of the tree, and its folder if there is none."""
+        """Writes a file of the tree. Creates its folder if it does not exist."""
         place = self.root / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
 
     def texts(self):
-        """(path, text) of every text file."""
+        """Yields (path, text) of every text file."""
         return ((path, self.text(path)) for path in self.paths if self.text(path) is not None)
 
     def cpp(self):
-        """Our own C++ files."""
+        """Returns the paths of the C++ files in the code roots."""
         return [p for p in self.paths if p.endswith((".h", ".cc")) and p.split("/")[0] in CODE_ROOTS]
 
     def git(self, *arguments):
-        """What git prints when it is called at the root of the tree, or None if it fails: there may be no repository."""
+        """Runs git at the root of the tree. Returns its output, or None if it fails, as without a repository."""
         told = subprocess.run(["git", "-C", str(self.root), *arguments], capture_output=True, text=True)
         return told.stdout if told.returncode == 0 else None
 
     def changed_since(self, commit):
-        """The paths that differ from a commit, committed or not; None if the commit is not in the history here."""
+        """Returns the paths that differ from a commit, whether the change is committed or not. None: the commit is not
+        in the history of this tree."""
         if self.git("merge-base", "--is-ancestor", commit, "HEAD") is None:
             return None
         differ = self.git("diff", "--name-only", "--no-renames", "-z", commit)
@@ -80,5 +83,6 @@ class Tree:
         return None if differ is None or new is None else {p for p in (differ + new).split("\0") if p}
 
     def exists(self, path):
-        """Whether a file or folder stands at `path`. Asks the disk: a document may name what is not committed yet."""
+        """Returns whether a file or folder exists at `path`. This checks the disk, because a
+        document may name a file that is not committed."""
         return (self.root / path).exists()

@@ -1,4 +1,4 @@
-"""Words that do not belong into the tree."""
+"""Words that must not occur in the tree."""
 
 import re
 

@@ -1,4 +1,5 @@
-"""scripts/setup against a system made of stand-ins: what it asks of apt, and what it says when it cannot."""
+"""Tests scripts/setup with scripts in the place of apt-get, dpkg-query, id and sudo: which packages it installs, and
+its error messages."""
 
 import os
 import pathlib
@@ -14,7 +15,8 @@ DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="1
 
 
 class Setup(unittest.TestCase):
-    """`installed` holds one file a package; the stand-in of apt-get writes its arguments to a log and adds to it."""
+    """The folder `installed` has one file for each package. The script that replaces apt-get logs its arguments and
+    adds these files."""
 
     def setUp(self):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="loam_setup_"))
@@ -62,7 +64,7 @@ class Setup(unittest.TestCase):
         self.assertIn("nothing to do", second.stdout)
         self.assertEqual(len(self.log.read_text().splitlines()), 2)
 
-    def test_a_package_that_apt_did_not_bring_is_an_error(self):
+    def test_package_that_apt_did_not_install_is_an_error(self):
         self.stand_in("apt-get", "true")
         told = self.run_setup()
         self.assertEqual(told.returncode, 1)
@@ -72,16 +74,16 @@ class Setup(unittest.TestCase):
         self.stand_in("apt-get", "exit 100")
         told = self.run_setup()
         self.assertEqual(told.returncode, 1)
-        self.assertIn("mend the network", told.stderr)
+        self.assertIn("fix the network", told.stderr)
 
-    def test_without_root_and_sudo(self):
+    def test_missing_root_and_sudo_is_an_error(self):
         self.stand_in("id", "echo 1000")
         told = self.run_setup()
         self.assertEqual(told.returncode, 1)
         self.assertIn("neither root nor sudo", told.stderr)
         self.assertEqual(self.log.read_text(), "")
 
-    def test_through_sudo(self):
+    def test_installs_through_sudo(self):
         self.stand_in("id", "echo 1000")
         self.stand_in("sudo", f'echo sudo >>"{self.log}"; exec "$@"')
         self.assertEqual(self.run_setup().returncode, 0)
@@ -94,7 +96,7 @@ class Setup(unittest.TestCase):
             self.assertIn("Debian 12", told.stderr)
         self.assertEqual(self.log.read_text(), "")
 
-    def test_wrong_use(self):
+    def test_wrong_use_is_refused(self):
         self.assertEqual(self.run_setup("--what").returncode, 2)
         self.assertEqual(self.run_setup("--help").returncode, 0)
         self.assertEqual(self.log.read_text(), "")

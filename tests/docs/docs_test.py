@@ -1,4 +1,4 @@
-"""Runs the commands of README.md, HACKING.md and docs/*.md in this tree, with the builds that are there."""
+"""Runs the commands of README.md, HACKING.md and docs/*.md in this tree with the programs that are already built."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ _EXCERPT = re.compile(r"^```\w+ from: (?P<file>\S+)\n(?P<text>.*?)^```$", re.MUL
 
 
 def false_excerpts(document):
-    """What a document shows as taken `from: FILE` and does not stand there: FILE is compiled by another test."""
+    """Returns an error for each excerpt marked `from: FILE` that does not occur in FILE. Another test compiles FILE."""
     text = (ROOT / document).read_text()
     return [
         f"{document}: the excerpt is not in {match['file']}: copy it again"
@@ -38,7 +38,7 @@ def main():
             failures.append(document)
     print(f"{count} blocks of {len(documents)} documents ran in {time.monotonic() - began:.0f} s")
     if failures:
-        print(f"failed: {', '.join(failures)}. Mend the document or the program; what cannot run is marked 'no-run: REASON'.")
+        print(f"failed: {', '.join(failures)}. Correct the document or the program; mark commands that cannot run 'no-run: REASON'.")
     return 1 if failures else 0
 
 

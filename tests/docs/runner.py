@@ -1,14 +1,15 @@
-"""Runs the commands that the documents show, so that what a newcomer copies works.
+"""Runs the commands in the documents, so that the commands that a reader copies work.
 
-Every fenced block marked `sh` is run by bash from the root of the tree, with `set -euo pipefail`; it fails if its exit code
-is not 0. What else a block may be:
+Bash runs every fenced block marked `sh` from the root of the tree, with `set -euo pipefail`. A block fails if its exit
+code is not 0. A block can also be marked as:
 
-    ```sh no-run: needs a second machine          not run, for the reason given
-    ```sh background: listening                   started, and left running for the blocks after it in the same document,
-                                                  which wait until its output contains the text; stopped at the document's end
+    ```sh no-run: needs a second machine      The block does not run, for the given reason.
+    ```sh background: listening               The block runs in parallel with the later blocks of the document. These
+                                              start when its output contains the text. The block is stopped at the end
+                                              of the document.
 
-Lines that would run the tests again, make another Debian, or build what no document runs (SKIPPED) are left out of a
-block.
+The runner skips lines that would repeat the tests, create another Debian, or build programs that no document runs
+(SKIPPED).
 """
 
 import dataclasses
@@ -25,12 +26,12 @@ _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)
 
 
 class DocumentError(Exception):
-    """A block that cannot be understood, or a command that failed: document, line, what happened."""
+    """A block that cannot be parsed, or a command that failed, with document, line and reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A fenced block: where it starts, its commands, and how it is to be run."""
+    """A fenced block: its place, its commands, and its mode."""
 
     path: str
     line: int
@@ -43,10 +44,10 @@ class Block:
 
 
 def _mode(path, line, info):
-    """(mode, detail) of an info string such as "sh no-run: reason", or None if the block holds no shell commands."""
+    """Returns (mode, detail) of an info string such as "sh no-run: reason". None: the block has no shell commands."""
     language, _, rest = info.strip().partition(" ")
     if language in ("bash", "shell", "console", "zsh"):
-        raise DocumentError(f"{path}:{line}: mark shell commands with ```sh, not ```{language}, so that they are run")
+        raise DocumentError(f"{path}:{line}: mark shell commands with ```sh, not ```{language}, so that they run")
     if language != "sh":
         return None
     rest = rest.strip()
@@ -59,7 +60,7 @@ def _mode(path, line, info):
 
 
 def blocks(path, text):
-    """The shell blocks of a Markdown document."""
+    """Returns the shell blocks of a Markdown document."""
     found, opening, body = [], None, []
     for number, line in enumerate(text.split("\n"), 1):
         fence = _FENCE.match(line)
@@ -80,7 +81,7 @@ def blocks(path, text):
 
 
 def _stop(process):
-    """Ends a block's whole process group: first politely, then surely."""
+    """Ends the whole process group of a block by SIGTERM, and by SIGKILL if that does not suffice."""
     for signal_number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
         try:
             os.killpg(process.pid, signal_number)
@@ -92,7 +93,7 @@ def _stop(process):
 
 
 class Runner:
-    """Runs the blocks of documents in `root`. One thread; `log` is called with each line for people."""
+    """Runs the blocks of documents in `root`. Used by one thread. `log` is called with each line of the report."""
 
     def __init__(self, root, timeout_s=1500, ready_s=30, log=print):
         self._root = pathlib.Path(root)
@@ -102,7 +103,8 @@ class Runner:
         self._scratch = None
 
     def run(self, path):
-        """Runs one document; raises DocumentError at the first block that fails. Returns how many blocks ran."""
+        """Runs one document. Returns the number of blocks that ran. Raises DocumentError at the first block that
+        fails."""
         document = blocks(str(path), (self._root / path).read_text(encoding="utf-8"))
         background, count = [], 0
         with tempfile.TemporaryDirectory(prefix="loam_docs_") as self._scratch:
@@ -129,7 +131,7 @@ class Runner:
         return count
 
     def _spawn(self, block, output):
-        # What is left of a block is found by its process group: hence a session of its own.
+        # The block gets a session of its own, so that all processes that it leaves behind are in its process group.
         return subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", block.commands],
             cwd=self._root,
@@ -162,13 +164,15 @@ class Runner:
             process = self._spawn(block, file)
         deadline = time.monotonic() + self._ready_s
         while True:
-            ended = process.poll() is not None  # asked before the output is read: it may speak and end at once
+            # The end is checked before the output is read, because the process may write its last output and end
+            # between the two.
+            ended = process.poll() is not None
             if block.detail in pathlib.Path(output).read_text(encoding="utf-8", errors="replace"):
                 return block, process, output
             if ended or time.monotonic() > deadline:
                 _stop(process)
-                what = f"ended with code {process.poll()}" if ended else f"was silent for {self._ready_s} s"
-                self._fail(block, f"{what} before it said '{block.detail}'", output)
+                what = f"ended with code {process.poll()}" if ended else f"printed nothing for {self._ready_s} s"
+                self._fail(block, f"{what} before it printed '{block.detail}'", output)
             time.sleep(0.02)  # poll interval
 
     def _still_running(self, background):

@@ -1,4 +1,4 @@
-"""The runner of the documents' commands finds what is broken, and leaves nothing running."""
+"""Tests runner.py: it reports blocks that fail, and leaves no process running."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ class Documents(unittest.TestCase):
             self.assertIn(part, str(caught.exception))
 
     def assert_gone(self, pid_file):
-        """The process that wrote its id ends within a deadline (its parent may still have to collect it)."""
+        """Asserts that the process whose id is in the file ends within a deadline. It may remain as a zombie."""
         pid = int((self.root / pid_file).read_text())
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
@@ -88,10 +88,10 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.run_document(text), 2)
         self.assert_gone("server")
 
-    def test_background_that_dies_or_says_nothing_fails(self):
+    def test_background_that_dies_or_prints_nothing_fails(self):
         self.assert_fails("```sh background: ready\necho oh no; exit 4\n```\n", "ended with code 4", "oh no")
-        self.assert_fails("```sh background: ready\nexec sleep 600\n```\n", "silent", ready_s=0.2)
-        # The block after it waits for its end, else a busy machine may be asked too soon; nobody has waited for the dead.
+        self.assert_fails("```sh background: ready\nexec sleep 600\n```\n", "printed nothing", ready_s=0.2)
+        # The second block waits until the process is a zombie. Otherwise the runner might check before it has ended.
         dies = ("```sh background: ready\necho $$ >dying; echo ready\n```\n"
                 "```sh\nwhile grep -q 'State:.[^Z]' /proc/$(cat dying)/status; do sleep 0.01; done\n```\n")
         self.assert_fails(dies, "too early")

@@ -17,8 +17,8 @@ constexpr uint64_t kConnectionsOfSession = 50;
 constexpr uint64_t kRenewNs = 500'000'000;
 constexpr size_t kBatchBytes = 24 * 1024;
 constexpr size_t kBatchMessages = 100;
-constexpr uint64_t kRestNs = 5'000'000;  // poll interval, while the server has no room
-constexpr int kAttempts = 50;            // to damage an example so that it is still a message
+constexpr uint64_t kRestNs = 5'000'000;  // poll interval while the server has no room
+constexpr int kAttempts = 50;            // attempts to mutate an example so that it is still a message
 constexpr std::byte kNoOpcode{0xff};
 constexpr uint64_t kEndNs = 10'000'000'000;
 
@@ -65,8 +65,8 @@ bool Attacker::open_session(RawPeer& peer) {
   if (!peer.connect(servers_.manager).ok() || !peer.greet().ok()) return false;
   sequence_ = 1;
   Buffer reply;
-  SessionOpened opened;
-  if (!peer.ask(encoded(OpenSession{"attacker", {}, 0}, sequence_++), Opcode::kSessionOpened, reply)) return false;
+  OpenSessionReply opened;
+  if (!peer.call(encoded(OpenSession{"attacker", {}, 0}, sequence_++), Opcode::kOpenSessionReply, reply)) return false;
   if (!decode(reply, opened)) return false;
   ids_.session = opened.session;
   ids_.manager_epoch = opened.manager_epoch;
@@ -96,13 +96,13 @@ bool Attacker::open(RawPeer& peer) {
   }
   if (!peer.connect(servers_.node).ok() || !peer.greet().ok()) return false;
   Buffer reply;
-  Attached attached;
-  return peer.ask(encoded(Attach{ids_.session, ids_.manager_epoch, ids_.incarnation}, sequence_++), Opcode::kAttached,
-                  reply) &&
+  AttachReply attached;
+  return peer.call(encoded(Attach{ids_.session, ids_.manager_epoch, ids_.incarnation}, sequence_++),
+                   Opcode::kAttachReply, reply) &&
          decode(reply, attached);
 }
 
-bool Attacker::survivable(Bytes message) const {
+bool Attacker::keeps_connection_open(Bytes message) const {
   Opcode opcode{};
   if (!well_formed(message, opcode)) return false;
   switch (opcode) {
@@ -122,7 +122,7 @@ bool Attacker::survivable(Bytes message) const {
     case Opcode::kScanCredit:
     case Opcode::kScanCancel:
       return victim_ == Victim::kNode;
-    case Opcode::kAskOutcomes:
+    case Opcode::kGetOutcomes:
     case Opcode::kBegin:
     case Opcode::kComplete:
     case Opcode::kReleaseSnapshots:
@@ -136,7 +136,7 @@ bool Attacker::survivable(Bytes message) const {
              std::adjacent_find(renew.held.begin(), renew.held.end(), std::greater_equal<>()) == renew.held.end();
     }
     default:
-      return false;  // ends the session or the connection, or would fill the catalog
+      return false;  // it would end the session or the connection, or fill the catalog
   }
 }
 
@@ -148,7 +148,8 @@ std::vector<Buffer> Attacker::examples() {
   return result;
 }
 
-/// With the session's next sequence: another one would be answered from the window, or end the session.
+/// Gives the message the session's next sequence. With another sequence the server would answer from the reply
+/// window, or end the session.
 Buffer Attacker::numbered(Bytes message) {
   ByteReader reader(message);
   Envelope envelope;
@@ -161,16 +162,16 @@ Buffer Attacker::numbered(Bytes message) {
   return result;
 }
 
-/// Of all types alike: the same example is damaged until the result is a message, so that short ones, which nearly
-/// always are, do not crowd out the others.
-Buffer Attacker::next_survivable(const std::vector<Buffer>& examples, bool mutated) {
+/// Chooses all message types equally often: mutates the same example until the result is a message. Otherwise short
+/// messages would dominate, because their mutations are almost always messages.
+Buffer Attacker::next_non_fatal_message(const std::vector<Buffer>& examples, bool mutated) {
   for (;;) {
     const Buffer& example = examples[random_.below(examples.size())];
-    if (!survivable(example)) continue;
+    if (!keeps_connection_open(example)) continue;
     for (int attempt = 0; mutated && attempt < kAttempts; ++attempt) {
       Buffer message = example;
       mutate(random_, message, examples[random_.below(examples.size())]);
-      if (survivable(message)) return message;
+      if (keeps_connection_open(message)) return message;
     }
     if (!mutated) return example;
   }
@@ -179,11 +180,11 @@ Buffer Attacker::next_survivable(const std::vector<Buffer>& examples, bool mutat
 void Attacker::prepare(size_t messages, bool mutated) {
   const std::vector<Buffer> good = examples();
   prepared_.clear();
-  while (prepared_.size() < messages) prepared_.push_back(next_survivable(good, mutated));
+  while (prepared_.size() < messages) prepared_.push_back(next_non_fatal_message(good, mutated));
 }
 
 Buffer Attacker::next_message(const std::vector<Buffer>& examples, bool mutated) {
-  if (prepared_.empty()) return numbered(next_survivable(examples, mutated));
+  if (prepared_.empty()) return numbered(next_non_fatal_message(examples, mutated));
   return numbered(prepared_[next_prepared_++ % prepared_.size()]);
 }
 
@@ -213,7 +214,7 @@ void Attacker::connection(const Load& load, const std::atomic<bool>& stop) {
   const uint64_t begin_ns = Env::now_ns();
   std::vector<Buffer> batch;
   size_t bytes = 0;
-  // Relaxed: seen soon is early enough.
+  // Relaxed: a late view of the flag only delays the end.
   for (uint64_t i = 0; i < load.messages && !peer.ended() && !stop.load(std::memory_order_relaxed); ++i) {
     batch.push_back(next_message(good, load.mutated));
     bytes += batch.back().size();
@@ -221,7 +222,7 @@ void Attacker::connection(const Load& load, const std::atomic<bool>& stop) {
     if (!send_batch(peer, batch)) break;
     bytes = 0;
     const uint64_t due_ns = load.per_second == 0 ? 0 : begin_ns + i * 1'000'000'000 / load.per_second;
-    for (uint64_t now_ns = Env::now_ns(); now_ns < due_ns; now_ns = Env::now_ns()) peer.take(due_ns - now_ns);
+    for (uint64_t now_ns = Env::now_ns(); now_ns < due_ns; now_ns = Env::now_ns()) peer.receive(due_ns - now_ns);
   }
   if (!peer.ended()) send_batch(peer, batch);
   if (peer.ended()) ++counts_.early_ends;
@@ -229,7 +230,8 @@ void Attacker::connection(const Load& load, const std::atomic<bool>& stop) {
     std::vector<Buffer> last(1, good[random_.below(good.size())]);
     mutate(random_, last[0], good[random_.below(good.size())]);
     if (random_.one_in(2)) last[0] = numbered(last[0]);
-    // It may be well-formed after all, or be answered from the window: what no server takes makes sure of the end.
+    // The mutated message may be well-formed, or be answered from the reply window. A message that every server
+    // refuses makes sure that the connection ends.
     last.push_back({kNoOpcode});
     send_batch(peer, last);
     if (!peer.wait_for_end(kEndNs)) counts_.violation = "a malformed message did not end its connection";
@@ -245,7 +247,7 @@ void Attacker::send_all(std::vector<Buffer> messages) {
     if (!open(peer)) {
       ++counts_.refused;
       finish(peer);
-      if (++refused > 2'000) counts_.violation = "no connection can be opened any more";
+      if (++refused > 2'000) counts_.violation = "the server refuses all connections";
       sleep_ns(kRestNs);
       continue;
     }
@@ -254,7 +256,7 @@ void Attacker::send_all(std::vector<Buffer> messages) {
     while (next < messages.size() && !ending && !peer.ended()) {
       std::vector<Buffer> batch;
       for (; next < messages.size() && !ending && batch.size() < kBatchMessages; ++next) {
-        ending = !survivable(messages[next]);
+        ending = !keeps_connection_open(messages[next]);
         batch.push_back(ending ? std::move(messages[next]) : numbered(messages[next]));
       }
       send_batch(peer, batch);
@@ -276,7 +278,7 @@ void Attacker::send_bytes(Bytes bytes, bool greet) {
   ++counts_.messages;
   peer.send_raw(bytes);
   peer.finish_sending();
-  if (!peer.wait_for_end(kEndNs)) counts_.violation = "a connection whose stream has ended is not closed";
+  if (!peer.wait_for_end(kEndNs)) counts_.violation = "the server does not close a connection whose stream has ended";
   finish(peer);
 }
 

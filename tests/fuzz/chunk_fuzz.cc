@@ -1,5 +1,5 @@
-// Chunks of scan results, and what a client does with them. Input: a choice of schema, a choice of query, then the
-// chunk as a storage node would send it.
+// Fuzz target: chunks of scan results, and their use by a client. Input: a choice of schema, a choice of query, then
+// the chunk as a storage node would send it.
 #include "common/schema/chunk.h"
 #include "common/schema/merge.h"
 #include "tests/fuzz/fuzz.h"
@@ -20,7 +20,7 @@ Buffer encode_again(const ChunkView& view, const ResultSchema& schema) {
   return bytes;
 }
 
-/// Values of a chunk may be any: a merger gives a result or an error.
+/// The values of a chunk may be arbitrary: the merger returns a result or an error.
 void check_merge(const Schema& schema, const Query& query, const std::shared_ptr<const Chunk>& chunk) {
   uint64_t rows = 0;
   ResultMerger merger(schema, query, [&](std::shared_ptr<const Chunk> result) {
@@ -50,12 +50,12 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return result;
   }();
   if (!decoded.ok()) {
-    fuzz::require(decoded.code() == StatusCode::kMalformed, "bytes that are no chunk are kMalformed");
+    fuzz::require(decoded.code() == StatusCode::kMalformed, "bytes that are not a chunk are kMalformed");
     return -1;
   }
   const ChunkView& view = (*decoded)->view();
   const auto again = Chunk::decode(encode_again(view, *partial), partial);
-  fuzz::require_ok(again.status(), "what was encoded can be decoded");
+  fuzz::require_ok(again.status(), "an encoded chunk can be decoded");
   fuzz::require((*again)->rows() == view.rows(), "rows survive");
   for (size_t column = 0; column < view.columns(); ++column) {
     for (size_t row = 0; row < view.rows(); ++row) {

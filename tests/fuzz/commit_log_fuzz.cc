@@ -1,6 +1,6 @@
-// The commit log. Input: a choice, then bytes. Choice modulo 3: 0, they are a log; 1, the body of its beginning, around
-// which head and checksum are put; 2, bodies of records, each behind its length in one byte, in a log with right
-// checksums.
+// Fuzz target: the commit log. Input: a choice, then bytes. Choice modulo 3: 0, the bytes are a log; 1, they are the
+// body of a checkpoint, and the target adds head and checksum; 2, they are bodies of records, each after its length
+// in one byte, in a log with correct checksums.
 #include <algorithm>
 
 #include <loam/commit/log_format.h>
@@ -17,7 +17,7 @@ using namespace loam;
 constexpr size_t kMagicAndFormatBytes = 8 + 4;
 constexpr uint64_t kNonce = 7;
 
-/// A checksum of the size and the body, then these.
+/// Appends a checksum of size and body, then size and body.
 template <class Size>
 uint64_t put_sealed(Bytes body, uint64_t seed, Buffer& out) {
   Buffer sized;
@@ -33,7 +33,7 @@ uint64_t put_sealed(Bytes body, uint64_t seed, Buffer& out) {
 
 Buffer log_around(Bytes body) {
   Buffer log;
-  commit::encode_beginning({}, kNonce, log);
+  commit::encode_checkpoint({}, kNonce, log);
   log.resize(kMagicAndFormatBytes);
   put_sealed<uint64_t>(body, 0, log);
   return log;
@@ -41,7 +41,7 @@ Buffer log_around(Bytes body) {
 
 Buffer log_of_records(Bytes rest) {
   Buffer log;
-  commit::encode_beginning({}, kNonce, log);
+  commit::encode_checkpoint({}, kNonce, log);
   uint64_t chain = kNonce;
   while (!rest.empty()) {
     const size_t size = std::min<size_t>(fuzz::take_choice(rest), rest.size());
@@ -81,29 +81,30 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }();
   if (!found.ok()) {
     fuzz::require(found.code() == StatusCode::kMalformed || found.code() == StatusCode::kUnsupportedVersion,
-                  "bytes that are no log have their code");
+                  "bytes that are not a log have the right code");
     return -1;
   }
   require_ranges(found->contents.committed);
-  fuzz::require(found->beginning_bytes <= found->valid_bytes && found->valid_bytes <= log.size(), "a part is valid");
-  fuzz::require((found->tail == commit::LogTail::kWhole) == (found->valid_bytes == log.size()),
-                "the rest is no record");
-  fuzz::require(found->beginning_end <= found->contents.end, "records add commits");
+  fuzz::require(found->checkpoint_bytes <= found->valid_bytes && found->valid_bytes <= log.size(),
+                "the valid part lies in the log");
+  fuzz::require((found->tail == commit::LogTail::kClean) == (found->valid_bytes == log.size()),
+                "the rest is not a record");
+  fuzz::require(found->checkpoint_end <= found->contents.end, "records add commits");
 
-  // The valid part goes on where it ends.
+  // The log can be continued at the end of the valid part.
   log.resize(found->valid_bytes);
   uint64_t chain = found->chain;
   const TransactionId more[] = {TransactionId(5), TransactionId(UINT64_MAX)};
   commit::encode_batch(more, chain, log);
   const auto continued = commit::read_log(log);
-  fuzz::require_ok(continued.status(), "a log that was continued can be read");
-  fuzz::require(continued->contents.end == found->contents.end + 2 && continued->chain == chain, "it goes on");
+  fuzz::require_ok(continued.status(), "a continued log can be read");
+  fuzz::require(continued->contents.end == found->contents.end + 2 && continued->chain == chain, "the log continues");
 
-  // And it can be begun anew with what it holds.
+  // The log can be rewritten with its content as checkpoint.
   Buffer anew;
-  commit::encode_beginning(found->contents, chain, anew);
+  commit::encode_checkpoint(found->contents, chain, anew);
   const auto begun = commit::read_log(anew);
-  fuzz::require_ok(begun.status(), "a beginning can be read");
-  fuzz::require(begun->contents == found->contents, "a beginning holds everything");
+  fuzz::require_ok(begun.status(), "a rewritten log can be read");
+  fuzz::require(begun->contents == found->contents, "a checkpoint holds everything");
   return 0;
 }

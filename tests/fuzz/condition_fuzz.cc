@@ -1,7 +1,7 @@
-// The text of --where. Input: a choice of schema, then the text.
+// Fuzz target: the text of --where. Input: a choice of schema, then the text.
 //
-// A condition and its conjunctive form select the same rows: the form is judged by walking the tree with SQL's three
-// truth values.
+// A condition and its conjunctive form must select the same rows. The target evaluates the condition's tree with
+// SQL's three truth values and compares the results.
 #include <algorithm>
 #include <optional>
 
@@ -14,7 +14,7 @@ namespace {
 using namespace loam;
 using namespace loam::cli;
 
-using Truth = std::optional<bool>;  // none: UNKNOWN
+using Truth = std::optional<bool>;  // empty: UNKNOWN
 
 Truth judge(const Expression& expression, const RowView& row) {
   switch (expression.kind) {
@@ -51,11 +51,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto condition = parse_condition(as_text(rest), schema);
   const auto selection = parse_where(as_text(rest), schema);
   if (!condition.ok() || !selection.ok()) {
-    fuzz::require(selection.code() == StatusCode::kInvalidArgument, "text that is no condition");
+    fuzz::require(selection.code() == StatusCode::kInvalidArgument, "text that is not a condition is kInvalidArgument");
     fuzz::require(condition.ok() || condition.code() == selection.code(), "no form without a condition");
     return condition.ok() ? 0 : -1;
   }
-  fuzz::require_ok(selection->check(schema), "a condition that was understood fits the schema");
+  fuzz::require_ok(selection->check(schema), "a parsed condition fits the schema");
   (void)selection->to_string(schema);
   Buffer bytes;
   ByteWriter writer(bytes);
@@ -67,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (int i = 0; i < 16; ++i) {
     const Buffer row = testing::build_row(schema, testing::random_row(random, schema));
     const RowView view(schema, row);
-    fuzz::require(matches(*selection, view) == (judge(*condition, view) == true), "the form selects what is asked for");
+    fuzz::require(matches(*selection, view) == (judge(*condition, view) == true),
+                  "the conjunctive form selects the rows of the condition");
   }
   return 0;
 }

@@ -1,8 +1,8 @@
-// Configuration files, and sizes and durations as people type them. Input: a choice (odd: a size and a duration), then
-// the text.
+// Fuzz target: configuration files, and sizes and durations as people write them. Input: a choice (odd: a size and a
+// duration), then the text.
 #include <sstream>
 
-#include "common/net/address.h"
+#include "common/net/transport/address.h"
 #include "common/program/config_file.h"
 #include "common/program/options.h"
 #include "tests/fuzz/fuzz.h"
@@ -12,7 +12,7 @@ namespace {
 using namespace loam;
 using namespace loam::program;
 
-/// One option of each kind, with names that are beginnings of others.
+/// One option of each kind. Some names are prefixes of others.
 struct Settings {
   Settings() {
     options.text("listen", listen, "where");
@@ -21,11 +21,11 @@ struct Settings {
     options.number("scan-threads", scan_threads, "how many");
     options.size("memory", memory, "how much");
     options.duration("client-lease", lease, "how long");
-    options.share("compact-dead-share", share, "how much");
+    options.fraction("compact-dead-share", share, "how much");
     options.flag("huge-pages", huge, "whether");
     options.choice("log-level", level, {"info", "warning"}, "what");
   }
-  /// True if the text is a configuration.
+  /// True if the text is a valid configuration.
   bool read(const std::string& text) {
     ConfigFile file(options);
     file.set_path("some.toml");
@@ -33,7 +33,7 @@ struct Settings {
     try {
       for (const CLI::ConfigItem& item : file.from_config(input)) {
         for (const std::string& value : item.inputs) {
-          fuzz::require_ok(options.find(item.name)->set(value), "a value that was read can be set");
+          fuzz::require_ok(options.find(item.name)->set(value), "a parsed value can be set");
         }
       }
     } catch (const CLI::ConfigError& error) {
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!settings.read(std::string(as_text(rest)))) return -1;
   const std::string written = settings.options.to_toml();
   Settings again;
-  fuzz::require(again.read(written), "a configuration that was written can be read");
+  fuzz::require(again.read(written), "a written configuration can be read");
   fuzz::require(again.options.to_toml() == written, "a configuration survives writing");
   (void)settings.options.to_json();
   return 0;

@@ -1,5 +1,5 @@
-// CSV: rows, a schema that is guessed from them, records. Input: a choice (bits 0 and 1: the delimiter, bits 2 to 7:
-// bytes that one read gives, 0 for all), then the text.
+// Fuzz target: CSV rows, the schema that is guessed from them, and records. Input: a choice (bits 0 and 1: the
+// delimiter; bits 2 to 7: bytes of one read, 0 for all), then the text.
 #include <algorithm>
 #include <vector>
 
@@ -26,7 +26,7 @@ Rows read_rows(const std::string& text, char delimiter, size_t step) {
   CsvRow row;
   uint64_t line = 0;
   for (size_t calls = 0;; ++calls) {
-    fuzz::require(calls <= text.size() + 2, "every call of the reader gets on");
+    fuzz::require(calls <= text.size() + 2, "every call of the reader makes progress");
     const auto more = reader.next(row);
     if (!more.ok()) {
       fuzz::require(more.code() == StatusCode::kMalformed && !reader.failed(), "an error belongs to a row");
@@ -38,14 +38,14 @@ Rows read_rows(const std::string& text, char delimiter, size_t step) {
     line = row.line;
     Row& kept = result.rows.emplace_back();
     for (const CsvField& field : row.fields) {
-      fuzz::require(field.line >= row.line && field.column >= 1, "a field has its place");
+      fuzz::require(field.line >= row.line && field.column >= 1, "a field has a position");
       kept.emplace_back(field.text, field.quoted);
     }
   }
   return result;
 }
 
-/// Every field in quotes: means the same whatever is in it.
+/// Writes every field in quotes, so that any content keeps its meaning.
 std::string write_rows(const std::vector<Row>& rows, char delimiter) {
   std::string text;
   for (const Row& row : rows) {
@@ -60,7 +60,7 @@ std::string write_rows(const std::vector<Row>& rows, char delimiter) {
   return text;
 }
 
-/// The first row as a header: what the import does with the rest.
+/// Imports the rows: takes the first row as header and converts the rest.
 void import(const std::string& text, char delimiter) {
   const auto source = source_of_text(text);
   CsvReader reader(*source, delimiter);
@@ -76,7 +76,7 @@ void import(const std::string& text, char delimiter) {
   const auto schema = inference.schema(false);
   if (!schema.ok()) return;
   auto converter = RowConverter::make(*schema, *names, std::nullopt);
-  fuzz::require_ok(converter.status(), "a schema that was guessed has the header's columns");
+  fuzz::require_ok(converter.status(), "a guessed schema has the header's columns");
   const auto again = source_of_text(text);
   CsvReader second(*again, delimiter);
   (void)second.next(row);
@@ -99,9 +99,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t step = choice / 4 == 0 ? SIZE_MAX : choice / 4;
   const std::string text(as_text(rest));
   const Rows rows = read_rows(text, delimiter, step);
-  fuzz::require(read_rows(text, delimiter, SIZE_MAX).rows == rows.rows, "how the text comes does not matter");
+  fuzz::require(read_rows(text, delimiter, SIZE_MAX).rows == rows.rows, "the sizes of reads do not matter");
   const Rows again = read_rows(write_rows(rows.rows, delimiter), delimiter, step);
-  fuzz::require(again.errors == 0 && again.rows.size() == rows.rows.size(), "rows that were written can be read");
+  fuzz::require(again.errors == 0 && again.rows.size() == rows.rows.size(), "written rows can be read");
   for (size_t i = 0; i < rows.rows.size(); ++i) {
     const auto alike = [](const auto& a, const auto& b) { return a.first == b.first; };
     fuzz::require(std::ranges::equal(rows.rows[i], again.rows[i], alike), "fields survive writing");

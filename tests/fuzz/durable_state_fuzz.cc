@@ -1,5 +1,5 @@
-// The commit manager's state file. Input: a choice (odd: the body alone; the head and its checksum are put before it),
-// then the file.
+// Fuzz target: the commit manager's state file. Input: a choice (odd: the bytes are the body, and the target adds
+// head and checksum), then the file.
 #include "commit-manager/src/catalog/durable_state.h"
 
 #define XXH_INLINE_ALL
@@ -15,7 +15,7 @@ constexpr size_t kMagicAndFormatBytes = 8 + 4;
 
 Buffer file_around(Bytes body) {
   Buffer file;
-  commit::encode_state({}, file);  // with the magic and the format of today
+  commit::encode_state({}, file);  // with the magic and the current format
   file.resize(kMagicAndFormatBytes);
   ByteWriter writer(file);
   writer.put(uint64_t{body.size()});
@@ -41,22 +41,22 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }();
   if (!decoded.ok()) {
     fuzz::require(decoded.code() == StatusCode::kMalformed || decoded.code() == StatusCode::kUnsupportedVersion,
-                  "bytes that are no state have their code");
+                  "bytes that are not a state have the right code");
     return -1;
   }
   Buffer once;
   commit::encode_state(*decoded, once);
   const auto again = commit::decode_state(once);
-  fuzz::require_ok(again.status(), "what was encoded can be decoded");
+  fuzz::require_ok(again.status(), "an encoded state can be decoded");
   Buffer twice;
   commit::encode_state(*again, twice);
   fuzz::require(equal(once, twice), "a state survives encoding");
-  fuzz::require(decoded->shards.owners.size() == wire::kVirtualShards, "every shard is there");
+  fuzz::require(decoded->shards.owners.size() == wire::kVirtualShards, "every shard has an owner");
   for (const NodeId owner : decoded->shards.owners) {
-    fuzz::require(owner.value <= decoded->nodes.size(), "every shard is a known node's");
+    fuzz::require(owner.value <= decoded->nodes.size(), "every shard belongs to a known node");
   }
   for (const wire::TableInfo& table : decoded->tables) {
-    fuzz::require(table.id < decoded->next_table && table.schema.size() != 0, "every table has a number given out");
+    fuzz::require(table.id < decoded->next_table && table.schema.size() != 0, "every table has an assigned number");
   }
   return 0;
 }

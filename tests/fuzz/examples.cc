@@ -13,7 +13,7 @@ using namespace loam::wire;
 constexpr uint64_t kSequence = 300;
 
 template <Message M>
-void give(const TakeExample& take, const M& message) {
+void give(const ExampleCallback& take, const M& message) {
   Buffer bytes;
   encode_message(message, kSequence, bytes);
   take(M::kOpcode, std::move(bytes));
@@ -36,7 +36,7 @@ Scan example_scan(const ExampleIds& ids) {
   return scan;
 }
 
-/// A row of the schema's second field alone.
+/// A row with only the schema's second field.
 Buffer example_part() {
   const Schema schema = Schema::make({example_schema().field(1)}).value();
   RowBuilder builder(schema);
@@ -71,7 +71,7 @@ Catalog example_catalog() {
   catalog.tables = {example_table({})};
   catalog.nodes = {{NodeId(1), Incarnation(3), "tcp://127.0.0.1:7401", "127.0.0.1:7411", NodeState::kLive}};
   catalog.shards.version = 11;
-  catalog.shards.owners.assign(8, NodeId(1));  // fewer than a cluster has: a short seed is a good seed
+  catalog.shards.owners.assign(8, NodeId(1));  // fewer than a real cluster has, because short seeds are better
   return catalog;
 }
 
@@ -95,7 +95,7 @@ Buffer example_row() {
   return Buffer(row.begin(), row.end());
 }
 
-void client_to_node(const ExampleIds& ids, const TakeExample& take) {
+void client_to_node(const ExampleIds& ids, const ExampleCallback& take) {
   const Buffer row = example_row();
   const RecordId record{ids.table, Key(77)};
   give(take, Ping{row});
@@ -127,10 +127,10 @@ void client_to_node(const ExampleIds& ids, const TakeExample& take) {
   give(take, ScanCancel{});
 }
 
-void to_manager(const ExampleIds& ids, const TakeExample& take) {
+void to_manager(const ExampleIds& ids, const ExampleCallback& take) {
   give(take, OpenSession{"loam import", ids.session, ids.manager_epoch, ids.cluster});
   give(take, RenewSession{17, {3, 9, 17}});
-  give(take, AskOutcomes{{ids.transaction, TransactionId(1ull << 40)}});
+  give(take, GetOutcomes{{ids.transaction, TransactionId(1ull << 40)}});
   give(take, Begin{3, true, true, {18}});
   give(take, Complete{{{ids.transaction, true}, {TransactionId(1007), false}}});
   give(take, ReleaseSnapshots{{17, 18}});
@@ -141,24 +141,24 @@ void to_manager(const ExampleIds& ids, const TakeExample& take) {
   give(take, DropTable{"no such table"});
   give(take, CloseSession{});
   give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation});
-  const KnownHistory of_another_cluster{{7, 8}, 2, 99, 12, 1'000};
+  const HistoryPoint of_another_cluster{{7, 8}, 2, 99, 12, 1'000};
   give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation, 9, of_another_cluster});
   give(take, RenewNode{});
 }
 
-void from_servers(const ExampleIds& ids, const TakeExample& take) {
+void from_servers(const ExampleIds& ids, const ExampleCallback& take) {
   const Buffer row = example_row();
   const FenceSet fences{SessionId(9), {SessionId(4), SessionId(7)}};
   give(take, Error{Status(StatusCode::kOverloaded, "busy"), 5'000'000});
   give(take, Pong{row});
-  give(take, Attached{NodeId(2)});
+  give(take, AttachReply{NodeId(2)});
   give(take, ReadReply{{{StatusCode::kOk, Version(8), row}, {StatusCode::kNotFound, {}, {}}}});
   give(take, WriteReply{{{StatusCode::kConflict, Version(1)}}, "field owner: wrong type"});
   give(take, RevertReply{{{StatusCode::kOk, {}}}});
   give(take, PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
   give(take, PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
   give(take, IntentsReply{{{Intent::Kind::kRecord, ids.transaction, ids.table, Key(77)},
-                           {Intent::Kind::kGive, ids.transaction, TableId(1025), Key(77), true, "Ada"}},
+                           {Intent::Kind::kIndexInsert, ids.transaction, TableId(1025), Key(77), true, "Ada"}},
                           true,
                           {ids.session, 8},
                           3,
@@ -168,37 +168,37 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
   give(take, ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 11, "by column"});
   give(take, ScanProgress{{.pages = 3, .pages_total = 7, .busy_ns = 1}});
   give(take,
-       SessionOpened{ids.session, ids.manager_epoch, "127.0.0.1:7410", example_catalog(), 1'000'000, ids.cluster});
-  give(take, SessionRenewed{12});
-  give(take, Outcomes{{Outcome::kPending, Outcome::kCommitted}});
-  give(take, Begun{ids.transaction, 17, 18, example_snapshot(), Version(900), Version(950), 12});
-  give(take, Completed{});
-  give(take, Completed{{ids.transaction}});
-  give(take, CatalogReply{example_catalog()});
-  give(take, TableCreated{example_table(ids), true, 13});
-  give(take, IndexFinished{15});
-  give(take, TableDropped{14});
-  give(take, SessionClosed{});
-  give(take, NodeRegistered{NodeId(1),
-                            Incarnation(2),
-                            3,
-                            example_catalog(),
-                            example_publication(),
-                            fences,
-                            2'000'000'000,
-                            true,
-                            {ids.cluster, {{1, 98, 1}, {3, 99, 10}}, 12, 1'000}});
-  give(take, NodeRenewed{12, 1'000});
+       OpenSessionReply{ids.session, ids.manager_epoch, "127.0.0.1:7410", example_catalog(), 1'000'000, ids.cluster});
+  give(take, RenewSessionReply{12});
+  give(take, GetOutcomesReply{{Outcome::kPending, Outcome::kCommitted}});
+  give(take, BeginReply{ids.transaction, 17, 18, example_snapshot(), Version(900), Version(950), 12});
+  give(take, CompleteReply{});
+  give(take, CompleteReply{{ids.transaction}});
+  give(take, GetCatalogReply{example_catalog()});
+  give(take, CreateTableReply{example_table(ids), true, 13});
+  give(take, FinishIndexReply{15});
+  give(take, DropTableReply{14});
+  give(take, CloseSessionReply{});
+  give(take, RegisterNodeReply{NodeId(1),
+                               Incarnation(2),
+                               3,
+                               example_catalog(),
+                               example_publication(),
+                               fences,
+                               2'000'000'000,
+                               true,
+                               {ids.cluster, {{1, 98, 1}, {3, 99, 10}}, 12, 1'000}});
+  give(take, RenewNodeReply{12, 1'000});
   give(take, Fence{fences});
-  give(take, FenceInstalled{});
+  give(take, FenceReply{});
   give(take, AcceptLoss{});
-  give(take, LossAccepted{});
+  give(take, AcceptLossReply{});
   give(take, Publish{example_publication(), 12, 1'000});
-  give(take, PublicationInstalled{2, 5});
+  give(take, PublishReply{2, 5});
   give(take, InstallTable{example_table(ids), example_catalog().shards});
-  give(take, TableInstalled{});
+  give(take, InstallTableReply{});
   give(take, RemoveTable{ids.table});
-  give(take, TableRemoved{});
+  give(take, RemoveTableReply{});
 }
 
 }  // namespace loam::fuzz

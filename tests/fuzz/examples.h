@@ -1,4 +1,4 @@
-// One well-formed example of every message, and of everything else that has a fuzz target: where mutation begins.
+// One well-formed example of every message and of every other input of a fuzz target: mutations begin with these.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace loam::fuzz {
 
-/// The ids that examples carry. A live cluster refuses most messages that name others.
+/// The ids in the examples. A live cluster refuses most messages with other ids.
 struct ExampleIds {
   SessionId session{4};
   uint64_t manager_epoch = 2;
@@ -20,21 +20,22 @@ struct ExampleIds {
   TransactionId transaction{1011};
 };
 
-using TakeExample = std::function<void(wire::Opcode opcode, Buffer message)>;
+/// Receives one example.
+using ExampleCallback = std::function<void(wire::Opcode opcode, Buffer message)>;
 
 /// Messages that a storage node receives from clients.
-void client_to_node(const ExampleIds& ids, const TakeExample& take);
+void client_to_node(const ExampleIds& ids, const ExampleCallback& take);
 /// Messages that a commit manager receives from clients and from storage nodes.
-void to_manager(const ExampleIds& ids, const TakeExample& take);
-/// What servers answer and push.
-void from_servers(const ExampleIds& ids, const TakeExample& take);
+void to_manager(const ExampleIds& ids, const ExampleCallback& take);
+/// Messages that servers send: replies and one-way messages.
+void from_servers(const ExampleIds& ids, const ExampleCallback& take);
 
 Snapshot example_snapshot();
 Schema example_schema();
 Query example_query();
 wire::Catalog example_catalog();
 Publication example_publication();
-/// Of example_schema().
+/// A row of example_schema().
 Buffer example_row();
 
 }  // namespace loam::fuzz

@@ -1,9 +1,9 @@
-// Bytes of a connection: the greeting, frames, messages and fragments in them, one-sided writes.
+// Fuzz target: the bytes of a connection: the greeting, frames, messages and fragments in them, one-sided writes.
 //
-// The bytes go into a real Link through a transport without a network. What it delivers is sent by a second link to a
-// third one, which must deliver the same.
+// A real ConnectionBase receives the bytes through a transport without a network. A second connection sends the
+// delivered messages to a third one, which must deliver the same messages.
 //
-// Input: a choice (bit 0: a valid greeting comes before the rest, bit 1: the handler pauses after each frame, bits 2 to
+// Input: a choice (bit 0: a valid greeting precedes the input; bit 1: the handler pauses after each frame; bits 2 to
 // 7: bytes that arrive at once, 0 for all), then the bytes.
 #include <algorithm>
 #include <array>
@@ -12,8 +12,8 @@
 
 #include <sys/uio.h>
 
-#include "common/net/link.h"
-#include "common/net/transport_base.h"
+#include "common/net/link/connection_base.h"
+#include "common/net/link/transport_base.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace loam::net {
@@ -32,19 +32,20 @@ TransportOptions small_limits() {
   return options;
 }
 
-/// A link whose network is a buffer. What it sends stays in `out`.
-class BufferLink final : public Link {
+/// A connection whose network is a buffer. Sent bytes stay in `out`.
+class BufferConnection final : public ConnectionBase {
  public:
-  BufferLink(TransportBase& host, Handler& handler) : Link(host, handler, Address{Scheme::kSim, "peer", 1}, true) {}
+  BufferConnection(TransportBase& host, Handler& handler)
+      : ConnectionBase(host, handler, Address{Scheme::kSim, "peer", 1}, true) {}
 
-  using Link::has_output;
-  using Link::start;
+  using ConnectionBase::has_output;
+  using ConnectionBase::start;
   bool ended() const { return state() == State::kEnded; }
 
   void take(Bytes bytes, size_t step) {
     while (!bytes.empty() && !ended()) {
       const MutableBytes space = input_space();
-      fuzz::require(!space.empty(), "a link that is open has room for what comes");
+      fuzz::require(!space.empty(), "an open connection has room to receive");
       const size_t size = std::min({bytes.size(), space.size(), step});
       std::memcpy(space.data(), bytes.data(), size);
       received(size);
@@ -72,16 +73,16 @@ class BufferLink final : public Link {
 class BufferTransport final : public TransportBase {
  public:
   BufferTransport() : TransportBase(Scheme::kSim, small_limits()) {}
-  ~BufferTransport() override { drop_links(); }
+  ~BufferTransport() override { drop_connections(); }
 
-  BufferLink& open(Handler& handler) {
-    return static_cast<BufferLink&>(adopt(std::make_unique<BufferLink>(*this, handler)));
+  BufferConnection& open(Handler& handler) {
+    return static_cast<BufferConnection&>(adopt(std::make_unique<BufferConnection>(*this, handler)));
   }
-  void attend() { attend_links(); }
-  void drop() { drop_links(); }
+  void attend() { service_connections(); }
+  void drop() { drop_connections(); }
 
   using Transport::listen;
-  Result<Listener*> listen(const Address&, std::span<const Share>) override { return unused(); }
+  Result<Listener*> listen(const Address&, std::span<const AcceptTarget>) override { return unused(); }
   Result<Connection*> connect(const Address&, Handler&) override { return unused(); }
   size_t poll(uint64_t) override { return 0; }
   void wake() override {}
@@ -91,8 +92,9 @@ class BufferTransport final : public TransportBase {
   uint64_t now_ns() const override { return 0; }
 };
 
-/// Keeps what comes, and offers a region. Its memory ends where the allocator's sentinels begin.
-struct Keeper final : Handler {
+/// Keeps the received messages, and offers a region. The region ends at the sanitizer's red zone, so that a write
+/// beyond it is found.
+struct RecordingHandler final : Handler {
   void on_connected(Connection& connection) override {
     ++connected;
     fuzz::require(connection.offer_region(kRegionBytes).ok(), "a region is offered");
@@ -128,9 +130,9 @@ Buffer hello() {
   return bytes;
 }
 
-/// Bytes of one to the other until neither has any. The links may end meanwhile, and are dead then.
-void carry(BufferTransport& transport, BufferLink& a, BufferLink& b, size_t step) {
-  const auto move = [step](BufferLink& from, BufferLink& to) {
+/// Carries bytes from each connection to the other until neither has any. A connection may end meanwhile.
+void carry(BufferTransport& transport, BufferConnection& a, BufferConnection& b, size_t step) {
+  const auto move = [step](BufferConnection& from, BufferConnection& to) {
     const Buffer bytes = std::exchange(from.out, Buffer());
     to.take(bytes, step);
     return !bytes.empty();
@@ -138,29 +140,29 @@ void carry(BufferTransport& transport, BufferLink& a, BufferLink& b, size_t step
   for (bool moved = true; moved;) {
     moved = move(a, b);
     moved = move(b, a) || moved;
-    fuzz::require(!a.ended() && !b.ended(), "two links of ours understand each other");
+    fuzz::require(!a.ended() && !b.ended(), "two correct connections do not end");
     transport.attend();
   }
 }
 
-/// Messages that were accepted can be sent again, and arrive as they were.
+/// Accepted messages can be sent again, and arrive unchanged.
 void check_round_trip(BufferTransport& transport, const std::vector<Buffer>& messages, size_t step) {
-  Keeper sender;
-  Keeper receiver;
-  BufferLink& from = transport.open(sender);
-  BufferLink& to = transport.open(receiver);
+  RecordingHandler sender;
+  RecordingHandler receiver;
+  BufferConnection& from = transport.open(sender);
+  BufferConnection& to = transport.open(receiver);
   to.start(false);
   from.start(true);
   for (const Buffer& message : messages) {
     while (!from.send(message).ok()) {
-      fuzz::require(from.refusal(message.size()) == StatusCode::kOverloaded, "a message that came may be sent");
+      fuzz::require(from.refusal(message.size()) == StatusCode::kOverloaded, "a received message may be sent");
       carry(transport, from, to, step);
     }
   }
   transport.attend();
   carry(transport, from, to, step);
-  fuzz::require(receiver.messages == messages, "messages survive the way");
-  fuzz::require(from.queued_bytes() == 0, "everything has left");
+  fuzz::require(receiver.messages == messages, "messages arrive unchanged");
+  fuzz::require(from.queued_bytes() == 0, "nothing is left to send");
   transport.drop();
 }
 
@@ -174,11 +176,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
   const uint8_t choice = fuzz::take_choice(rest);
   const size_t step = choice / 4 == 0 ? SIZE_MAX : choice / 4;
-  Keeper keeper;
+  RecordingHandler keeper;
   keeper.pauses = (choice & 2) != 0;
   {
     const fuzz::MemoryMeter meter;
-    BufferLink& link = transport.open(keeper);
+    BufferConnection& link = transport.open(keeper);
     link.start(false);
     if ((choice & 1) != 0) link.take(hello(), SIZE_MAX);
     while (!rest.empty() && !link.ended()) {
@@ -192,7 +194,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     transport.attend();
     transport.drop();
-    // A window of frames, one message that is put together, and what it answers: the pools of the transport.
+    // The transport's pools: a window of frames, one message under assembly, and replies.
     meter.require_at_most(16, size + 64 * kMaxFrameBytes / 16);
   }
   keeper.check();

@@ -1,8 +1,8 @@
-// What the fuzz targets share: failing, choices out of the input, and a meter of memory.
+// Shared by all fuzz targets: reports of failures, choices from the input, and a meter of memory.
 //
-// A target decodes any bytes; if they are accepted it encodes what it got, decodes that, and both must be the same. It
-// must not assert, read outside of its input, or take memory that its input does not account for. docs/testing.md
-// tells how to run, replay and add one.
+// A fuzz target decodes any bytes. If the decoder accepts them, the target encodes the result and decodes that again,
+// and both results must be equal. The decoder must not assert, read outside of its input, or allocate memory out of
+// proportion to the input. docs/testing.md tells how to run, replay and add a target.
 #pragma once
 
 #include <cstddef>
@@ -20,21 +20,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace loam::fuzz {
 
-/// Says what is broken and ends the program, so that libFuzzer keeps the input.
+/// Ends the program with a message if the check failed, so that libFuzzer keeps the input.
 inline void require(bool holds, const char* what) {
   if (holds) return;
-  std::fprintf(stderr, "BROKEN: %s\n", what);
+  std::fprintf(stderr, "FAILED CHECK: %s\n", what);
   std::abort();
 }
 inline void require_ok(const Status& status, const char* what) {
   if (status.ok()) return;
-  std::fprintf(stderr, "BROKEN: %s: %s\n", what, status.to_string().c_str());
+  std::fprintf(stderr, "FAILED CHECK: %s: %s\n", what, status.to_string().c_str());
   std::abort();
 }
 
 inline Bytes input(const uint8_t* data, size_t size) { return std::as_bytes(std::span(data, size)); }
 
-/// Takes the first byte off as a choice of 256; 0 if there is none.
+/// Removes the first byte of the input and returns it, as a choice of 256; 0 if the input is empty.
 inline uint8_t take_choice(Bytes& rest) {
   if (rest.empty()) return 0;
   const auto choice = static_cast<uint8_t>(rest[0]);
@@ -42,9 +42,11 @@ inline uint8_t take_choice(Bytes& rest) {
   return choice;
 }
 
-/// Memory that lives while a meter does, at its highest. One at a time, one thread.
+/// Measures the peak of allocated memory during the life of the meter. Only one meter exists at a time, on one
+/// thread.
 ///
-/// Counts and lengths of the input may say anything: what a decoder allocates has to follow from what the input has.
+/// A count or length in the input may have any value, so a decoder must not allocate by it alone: its memory must be
+/// in proportion to the size of the input.
 class MemoryMeter {
  public:
   MemoryMeter();
@@ -52,18 +54,19 @@ class MemoryMeter {
   MemoryMeter(const MemoryMeter&) = delete;
   MemoryMeter& operator=(const MemoryMeter&) = delete;
 
-  /// Bytes above what was allocated when the meter began.
+  /// The peak in bytes, above the memory that was allocated when the meter began.
   size_t peak() const;
-  /// At most `factor` bytes for each of `input_bytes`, and kFreeBytes for messages of errors and first buffers.
+  /// Fails if the peak exceeds `factor` bytes for each byte of the input plus kFreeBytes.
   void require_at_most(size_t factor, size_t input_bytes) const;
 
+  /// Memory that any input may use, for error messages and first buffers.
   static constexpr size_t kFreeBytes = size_t{64} << 10;
 };
 
-/// Decodes a T, at most `factor` bytes of memory for each of the input's; what was decoded survives encoding. Nothing
-/// if the bytes are none.
+/// Decodes a T with at most `factor` bytes of memory for each byte of the input, and checks that the value survives
+/// encoding. Empty if the bytes are no T.
 template <class T>
-std::optional<T> decode_and_repeat(ByteReader& reader, size_t factor, size_t input_bytes) {
+std::optional<T> check_round_trip_of(ByteReader& reader, size_t factor, size_t input_bytes) {
   auto decoded = [&] {
     const MemoryMeter meter;
     auto result = T::decode(reader);
@@ -79,8 +82,8 @@ std::optional<T> decode_and_repeat(ByteReader& reader, size_t factor, size_t inp
   decoded->encode(writer);
   ByteReader again(bytes);
   const auto twice = T::decode(again);
-  require_ok(twice.status(), "what was encoded can be decoded");
-  require(again.at_end() && *twice == *decoded, "what was decoded survives encoding");
+  require_ok(twice.status(), "an encoded value can be decoded");
+  require(again.at_end() && *twice == *decoded, "a decoded value survives encoding");
   return std::move(*decoded);
 }
 

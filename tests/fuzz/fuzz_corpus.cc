@@ -1,5 +1,5 @@
-// Writes the first inputs of every fuzz target: DIRECTORY/TARGET/NUMBER. They are made from the product's own encoders,
-// so that they follow its formats.
+// Writes the seed inputs of every fuzz target to DIRECTORY/TARGET/NUMBER. The product's own encoders make them, so
+// that they follow its formats.
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -11,8 +11,8 @@
 #include <loam/commit/log_format.h>
 
 #include "commit-manager/src/catalog/durable_state.h"
-#include "common/net/frame.h"
-#include "common/net/transport.h"
+#include "common/net/link/frame.h"
+#include "common/net/transport/transport.h"
 #include "common/schema/chunk.h"
 #include "tests/fuzz/examples.h"
 #include "tests/fuzz/key_parts.h"
@@ -61,12 +61,12 @@ void add_messages(Corpus& corpus) {
   to_manager(ids, take);
   from_servers(ids, take);
 
-  Buffer announcing;  // far more tables than there are
+  Buffer announcing;  // the count announces far more tables than follow
   ByteWriter writer(announcing);
-  writer.put(wire::Opcode::kCatalog);
+  writer.put(wire::Opcode::kGetCatalogReply);
   for (const uint64_t number : {1u, 12u, 16'000u}) writer.put_varint(number);
   announcing.resize(announcing.size() + 16'000);
-  take(wire::Opcode::kCatalog, announcing);
+  take(wire::Opcode::kGetCatalogReply, announcing);
 }
 
 template <class T>
@@ -121,7 +121,7 @@ void add_schemas(Corpus& corpus) {
     corpus.add_encoded("query_fuzz", {choice}, query);
     corpus.add_encoded("predicate_fuzz", {choice}, testing::random_selection(random, schema));
     corpus.add("row_fuzz", {choice, choice}, testing::build_row(schema, testing::random_row(random, schema)));
-    testing::Random of_part = testing::Random(choice).fork();  // as row_fuzz chooses
+    testing::Random of_part = testing::Random(choice).fork();  // the same choice as in row_fuzz
     const Schema part = testing::projected_schema(schema, testing::random_fields(of_part, schema));
     corpus.add("row_fuzz", {choice, choice}, testing::build_row(part, testing::random_row(of_part, part)));
     ChunkBuilder builder(query.partial_schema(schema));
@@ -161,7 +161,7 @@ void add_states(Corpus& corpus) {
   state.next_table = TableId(1030);
   state.tables = {{TableId(1024), "accounts", TableKind::kTransactional, example_schema()}};
   state.nodes = {{NodeId(1), Incarnation(5), "tcp://127.0.0.1:7401", "", 1u << 20, false}};
-  state.dealt = true;
+  state.shards_assigned = true;
   state.shards.owners.assign(wire::kVirtualShards, NodeId(1));
   Buffer file;
   state.history = {{7, 8}, {{2, 98, 4}, {3, 99, 10}}, 12};
@@ -176,13 +176,13 @@ void add_states(Corpus& corpus) {
 void add_commit_logs(Corpus& corpus) {
   const commit::CommitLogContents contents = {
       .committed = {{TransactionId(3), TransactionId(5)}, {TransactionId(7), TransactionId(7)}},
-      .cut = TransactionId(2),
+      .truncated_up_to = TransactionId(2),
       .end = 9};
   constexpr size_t kHeadBytes = 8 + 4 + 8 + 8;
   constexpr size_t kRecordHeadBytes = 8 + 4;
   uint64_t chain = 7;
   Buffer log;
-  commit::encode_beginning(contents, chain, log);
+  commit::encode_checkpoint(contents, chain, log);
   corpus.add("commit_log_fuzz", {1}, Bytes(log).subspan(kHeadBytes));
   Buffer bodies;
   for (const uint64_t id : {6u, 11u, 1'000u}) {
@@ -232,7 +232,7 @@ void add_texts(Corpus& corpus) {
     }
     for (const std::string_view text :
          {"f0 as a, _key\n\n\na desc\nf0 is not null", "\ncount(*) as n, max(f0)\nf0\nn, f0 asc\n", "*\n\n\nf0\n"}) {
-      corpus.add("question_fuzz", {choice, 21}, as_bytes(text));
+      corpus.add("query_text_fuzz", {choice, 21}, as_bytes(text));
     }
   }
   corpus.add(

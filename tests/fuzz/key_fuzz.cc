@@ -1,4 +1,4 @@
-// Keys of the Bd-tree. Input: a choice of parts, then two keys, one behind the other.
+// Fuzz target: keys of the Bd-tree. Input: a choice of key parts, then two keys, one after the other.
 #include <compare>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ std::strong_ordering order_of(const std::vector<KeyPart>& parts, const std::vect
   return std::strong_ordering::equal;
 }
 
-/// Values of a key that is one.
+/// The values of the key; empty if the bytes are not a key.
 std::optional<std::vector<Value>> decode(const KeyCodec& codec, Bytes key) {
   auto values = [&] {
     const fuzz::MemoryMeter meter;
@@ -32,7 +32,7 @@ std::optional<std::vector<Value>> decode(const KeyCodec& codec, Bytes key) {
     return decoded;
   }();
   if (!values.ok()) {
-    fuzz::require(values.code() == StatusCode::kMalformed, "bytes that are no key are kMalformed");
+    fuzz::require(values.code() == StatusCode::kMalformed, "bytes that are not a key are kMalformed");
     return std::nullopt;
   }
   std::string again;
@@ -52,13 +52,15 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<KeyPart> parts = fuzz::chosen_key_parts(fuzz::take_choice(rest));
   const KeyCodec codec = KeyCodec::make(parts).value();
   (void)decode(codec, rest);
-  // Where the first ends the bytes tell themselves: at most one place is right.
+  // The input does not say where the first key ends, so the target tries all positions. At most one is right.
   for (size_t end = 1; end <= rest.size() && end <= bdtree::kMaxKeyBytes; ++end) {
     const auto first = codec.decode(rest.first(end));
     if (!first.ok()) continue;
     const Bytes one = rest.first(end), other = rest.subspan(end);
     const auto second = decode(codec, other);
-    if (second) fuzz::require(bdtree::compare(one, other) == order_of(parts, *first, *second), "keys have the order");
+    if (second)
+      fuzz::require(bdtree::compare(one, other) == order_of(parts, *first, *second),
+                    "the order of keys is that of their values");
     return 0;
   }
   return -1;

@@ -1,4 +1,4 @@
-// Keys that the target of the Bd-tree's keys chooses from: one byte of the input names one of 256.
+// Descriptions of keys for the fuzz target of Bd-tree keys: one byte of the input chooses one of 256.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace loam::fuzz {
 
-/// One to four parts of any type that a field has.
+/// One to four key parts, each of any field type.
 inline std::vector<bdtree::KeyPart> chosen_key_parts(uint8_t choice) {
   testing::Random random(choice);
   std::vector<bdtree::KeyPart> parts(random.between(1, 4));

@@ -1,5 +1,6 @@
-// Mutated messages to a running commit manager and storage node. tests/fuzz/live_test.py starts the cluster and tells
-// what this judges; every figure is printed, and the first that is not met ends it with 1.
+// loam-live-mutations sends mutated messages to a running commit manager and storage node. tests/fuzz/live_test.py
+// starts the cluster and lists the checks. The program prints every figure and exits with 1 at the first that is out
+// of bounds.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -18,17 +19,18 @@
 
 #include "common/base/env.h"
 #include "common/base/thread.h"
-#include "common/net/transport.h"
+#include "common/net/transport/transport.h"
 #include "tests/fuzz/attack.h"
 #include "tests/fuzz/mutate.h"
-#include "tests/fuzz/tail_judge.h"
+#include "tests/fuzz/tail_comparison.h"
 
 namespace loam::fuzz {
 namespace {
 
-constexpr uint64_t kMaxHalfOpenBytes = 64 << 10;  // a connection before its handshake is done
-constexpr uint64_t kMaxGrowthBytes = 64u << 20;   // of a server, from the first tenth of the messages to the last
-// A measurement of latency whose equals differ too much is lengthened so often.
+constexpr uint64_t kMaxHalfOpenBytes = 64 << 10;  // memory of a connection before its handshake is done
+constexpr uint64_t kMaxGrowthBytes = 64u << 20;   // growth of a server between the first tenth of the messages and
+                                                  // the last
+// Upper bound on the repetitions of a latency measurement that is too noisy.
 constexpr int kLatencyParts = 5;
 constexpr uint64_t kPacedPerSecond = 10'000;  // messages to each server while latency is measured
 constexpr size_t kPrepared = 10'000;          // different messages of one such measurement
@@ -55,13 +57,13 @@ struct Options {
 uint64_t rss_bytes(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
   uint64_t pages = 0, resident = 0;
-  if (!(file >> pages >> resident)) fail("process " + std::to_string(pid) + " is gone");
+  if (!(file >> pages >> resident)) fail("process " + std::to_string(pid) + " has died");
   return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 size_t open_files(int pid) {
   DIR* folder = ::opendir(("/proc/" + std::to_string(pid) + "/fd").c_str());
-  if (folder == nullptr) fail("process " + std::to_string(pid) + " is gone");
+  if (folder == nullptr) fail("process " + std::to_string(pid) + " has died");
   size_t count = 0;
   while (::readdir(folder) != nullptr) ++count;
   ::closedir(folder);
@@ -82,29 +84,30 @@ void print(const AttackCounts& counts, const char* part) {
   std::fflush(stdout);
 }
 
-// ---- the client that behaves ---------------------------------------------------------------------------------------
+// ---- the well-behaved client --------------------------------------------------------------------------------------
 
-class GoodClient {
+/// A client that sends only well-formed messages. The attacks must not change its records or slow it down.
+class WellBehavedClient {
  public:
-  explicit GoodClient(const std::string& manager) {
+  explicit WellBehavedClient(const std::string& manager) {
     client::ClientOptions options;
     options.name = "good";
     auto connected = client::Client::connect(manager, options);
-    if (!connected.ok()) fail("the good client cannot connect: " + connected.status().to_string());
+    if (!connected.ok()) fail("the well-behaved client cannot connect: " + connected.status().to_string());
     client_ = std::move(connected).value();
   }
 
-  /// Its table, and one for the attackers.
+  /// Creates its own table and one for the attackers.
   TableId prepare(testing::Random& random) {
     const Schema schema = Schema::make({{"balance", FieldType::kInt64, false}}).value();
     auto mine = client_->create_table("good", TableKind::kNonTransactional, schema);
     auto theirs = client_->create_table("attacked", TableKind::kTransactional, example_schema());
-    if (!mine.ok() || !theirs.ok()) fail("the good client cannot create tables");
+    if (!mine.ok() || !theirs.ok()) fail("the well-behaved client cannot create tables");
     table_.emplace(client_->plain(*mine).value());
     for (uint64_t i = 0; i < kKeys; ++i) {
       keys_.push_back(Key(random()));
       if (!table_->insert(keys_.back(), {Value::int64(static_cast<int64_t>(i))}).ok())
-        fail("the good client cannot insert");
+        fail("the well-behaved client cannot insert");
     }
     return theirs->id();
   }
@@ -112,19 +115,19 @@ class GoodClient {
   void check_records() {
     for (uint64_t i = 0; i < kKeys; ++i) {
       const auto record = table_->get(keys_[i]);
-      if (!record.ok()) fail("the good client's record is gone: " + record.status().to_string());
-      if (record->int64(0) != static_cast<int64_t>(i)) fail("the good client's record was changed");
+      if (!record.ok()) fail("the well-behaved client cannot read its record: " + record.status().to_string());
+      if (record->int64(0) != static_cast<int64_t>(i)) fail("the record of the well-behaved client was changed");
     }
   }
 
-  /// Latencies of gets, one after another, for so long; microseconds.
+  /// Sends gets one after another for the given time; returns their latencies in microseconds.
   std::vector<double> get_for(uint64_t duration_ns) {
     std::vector<double> latencies;
     const uint64_t end_ns = Env::now_ns() + duration_ns;
     for (uint64_t i = 0; Env::now_ns() < end_ns; ++i) {
       const uint64_t begin_ns = Env::now_ns();
       const auto record = table_->get(keys_[i % kKeys]);
-      if (!record.ok()) fail("the good client's get failed: " + record.status().to_string());
+      if (!record.ok()) fail("a get of the well-behaved client failed: " + record.status().to_string());
       latencies.push_back(static_cast<double>(Env::now_ns() - begin_ns) / 1'000);
     }
     return latencies;
@@ -145,7 +148,7 @@ double percentile(std::vector<double>& values, double share) {
 
 // ---- parts ----------------------------------------------------------------------------------------------------------
 
-/// Connections that say nothing, or stop within their greeting: what each costs.
+/// Opens connections that send nothing, or that stop within their greeting, and measures their memory.
 void half_open(const Options& options, Victim victim, bool greeting) {
   const int pid = victim == Victim::kManager ? options.manager_pid : options.node_pid;
   const std::string& address = victim == Victim::kManager ? options.servers.manager : options.servers.node;
@@ -157,7 +160,8 @@ void half_open(const Options& options, Victim victim, bool greeting) {
   net::write_as(part.data(), magic);
   for (uint64_t i = 0; i < options.half_open; ++i) {
     peers.push_back(std::make_unique<RawPeer>());
-    if (const Status status = peers.back()->connect(address); !status.ok()) fail("half open: " + status.to_string());
+    if (const Status status = peers.back()->connect(address); !status.ok())
+      fail("half-open connections: " + status.to_string());
     if (greeting) peers.back()->send_raw(part);
   }
   const uint64_t deadline_ns = Env::now_ns() + net::kHandshakeTimeoutNs / 2;
@@ -166,17 +170,17 @@ void half_open(const Options& options, Victim victim, bool greeting) {
   const size_t accepted = open_files(pid) - files;
   const uint64_t after = rss_bytes(pid);
   const uint64_t each = after > before ? (after - before) / std::max<uint64_t>(accepted, 1) : 0;
-  std::printf("half open, %s, %s: %zu connections, %lu bytes each (at most %lu)\n",
+  std::printf("half-open connections, %s, %s: %zu connections, %lu bytes each (at most %lu)\n",
               victim == Victim::kManager ? "commit manager" : "storage node",
               greeting ? "63 bytes of greeting" : "silent", accepted, each, kMaxHalfOpenBytes);
   peers.clear();
   const uint64_t closed_ns = Env::now_ns() + RawPeer::kDeadlineNs;
   while (open_files(pid) > files) {
-    if (Env::now_ns() > closed_ns) fail("connections that are gone are not closed");
+    if (Env::now_ns() > closed_ns) fail("the server does not close broken connections");
     sleep_ns(1'000'000);  // poll interval
   }
   if (accepted < options.half_open * 9 / 10) fail("the server did not accept the connections");
-  if (each > kMaxHalfOpenBytes) fail("a connection that has not shaken hands costs too much memory");
+  if (each > kMaxHalfOpenBytes) fail("a connection without a handshake uses too much memory");
 }
 
 struct FieldAt {
@@ -184,7 +188,7 @@ struct FieldAt {
   uint64_t max;
 };
 
-/// Every field of the greeting and of each type of frame with its nine boundary values.
+/// Sends every field of the greeting and of each type of frame with each of its nine boundary values.
 void walk_frames(Attacker& attacker) {
   using net::FrameHeader, net::FrameType, net::Greeting;
   Buffer greeting(sizeof(Greeting));
@@ -229,7 +233,8 @@ void walk_frames(Attacker& attacker) {
   }
 }
 
-/// Every byte of every example as a length or count with its nine boundary values; lengths and counts are among them.
+/// Sends every byte of every example as a length or count with each of its nine boundary values. Some of these bytes
+/// are lengths and counts.
 void walk_messages(Attacker& attacker, uint64_t stride, testing::Random& random) {
   for (const Buffer& example : attacker.examples()) {
     std::vector<Buffer> walked;
@@ -246,13 +251,13 @@ void walk_messages(Attacker& attacker, uint64_t stride, testing::Random& random)
   attacker.send_all(std::move(others));
 }
 
-/// Both attackers at once, until `stop`.
+/// Runs both attackers at once until stop().
 class Attack {
  public:
   Attack(std::vector<std::unique_ptr<Attacker>>& attackers, Attacker::Load load, uint64_t messages) {
     for (auto& attacker : attackers) {
       threads_.emplace_back([this, &attacker = *attacker, load, until = attacker->counts().messages + messages] {
-        // Relaxed: seen soon is early enough.
+        // Relaxed: a late view of the flag only delays the end.
         while (!stop_.load(std::memory_order_relaxed) && attacker.counts().messages < until &&
                attacker.counts().violation.empty()) {
           attacker.connection(load, stop_);
@@ -262,7 +267,7 @@ class Attack {
   }
   ~Attack() { finish(true); }
   void finish(bool stop) {
-    if (stop) stop_.store(true, std::memory_order_relaxed);  // the threads' ends are joined
+    if (stop) stop_.store(true, std::memory_order_relaxed);  // relaxed: stop() then joins the threads
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
@@ -274,15 +279,15 @@ class Attack {
 
 using Attackers = std::vector<std::unique_ptr<Attacker>>;
 
-/// The good client must fare beside mutated messages as beside good ones.
-void latency(const Options& options, GoodClient& good, Attackers& attackers, testing::Random& random) {
+/// The latency of the well-behaved client beside mutated messages must be as beside well-formed ones.
+void latency(const Options& options, WellBehavedClient& good, Attackers& attackers, testing::Random& random) {
   const uint64_t window_ns = options.slice_ms * 1'000'000;
   std::vector<double> alone = good.get_for(window_ns);
   TailWindows windows;
   std::array groups = {&windows.good, &windows.control, &windows.mutated};
-  TailVerdict verdict;
-  verdict.wants_more = true;
-  for (int part = 0; part < kLatencyParts && verdict.wants_more; ++part) {
+  TailComparison verdict;
+  verdict.inconclusive = true;
+  for (int part = 0; part < kLatencyParts && verdict.inconclusive; ++part) {
     for (uint64_t slice = 0; slice < options.slices; ++slice) {
       for (size_t i = groups.size(); i > 1; --i) std::swap(groups[i - 1], groups[random.below(i)]);
       for (std::vector<double>* const group : groups) {
@@ -293,19 +298,20 @@ void latency(const Options& options, GoodClient& good, Attackers& attackers, tes
         group->push_back(percentile(latencies, 0.99));
       }
     }
-    verdict = judge_tail(windows);
+    verdict = compare_tail_latency(windows);
   }
   for (auto& attacker : attackers) attacker->prepare(0, true);
   std::printf(
-      "get p99: %.0f us alone, %.0f and %.0f us beside good messages, %.0f us beside mutated ones (medians of %zu "
-      "windows); equals differ by %.2f, mutated ones by %.2f, at most %.1f times that\n",
+      "get p99: %.0f us alone, %.0f and %.0f us beside well-formed messages, %.0f us beside mutated ones (medians of "
+      "%zu "
+      "windows); noise %.2f, ratio of mutated ones %.2f, limit %.1f times the noise\n",
       percentile(alone, 0.99), percentile(windows.good, 0.5), percentile(windows.control, 0.5),
       percentile(windows.mutated, 0.5), windows.good.size(), verdict.noise, verdict.ratio, kMaxTailRatio);
   std::fflush(stdout);
-  if (verdict.suffers) fail("other clients suffer from mutated messages");
+  if (verdict.degraded) fail("mutated messages slow down other clients");
 }
 
-void flood(const Options& options, GoodClient& good, Attackers& attackers) {
+void flood(const Options& options, WellBehavedClient& good, Attackers& attackers) {
   uint64_t rss[2] = {};
   const uint64_t share = options.messages / attackers.size();
   uint64_t done = 0;
@@ -326,7 +332,8 @@ void flood(const Options& options, GoodClient& good, Attackers& attackers) {
     if (step == 1) std::copy(std::begin(now), std::end(now), std::begin(rss));
     if (step < 10) continue;
     for (int i = 0; i < 2; ++i) {
-      if (now[i] > rss[i] + kMaxGrowthBytes) fail(i == 0 ? "the commit manager grows" : "the storage node grows");
+      if (now[i] > rss[i] + kMaxGrowthBytes)
+        fail(i == 0 ? "the memory of the commit manager grows" : "the memory of the storage node grows");
     }
   }
 }
@@ -334,7 +341,7 @@ void flood(const Options& options, GoodClient& good, Attackers& attackers) {
 int run(Options options) {
   testing::Random random(options.seed);
   std::printf("seed %lu (LOAM_SEED=%lu repeats the mutations)\n", options.seed, options.seed);
-  GoodClient good(options.servers.manager);
+  WellBehavedClient good(options.servers.manager);
   options.servers.table = good.prepare(random);
   for (const Victim victim : {Victim::kManager, Victim::kNode}) {
     for (const bool greeting : {false, true}) half_open(options, victim, greeting);
@@ -355,7 +362,7 @@ int run(Options options) {
   flood(options, good, attackers);
   for (const auto& attacker : attackers)
     print(attacker->counts(), attacker == attackers[0] ? "commit manager" : "storage node");
-  GoodClient(options.servers.manager);  // a new one gets in too
+  WellBehavedClient(options.servers.manager);  // a new client can connect, too
   good.check_records();
   std::printf("passed\n");
   return 0;
@@ -372,13 +379,14 @@ int main(int argc, char** argv) {
   app.add_option("--node", options.servers.node)->required();
   app.add_option("--manager-pid", options.manager_pid)->required();
   app.add_option("--node-pid", options.node_pid)->required();
-  app.add_option("--incarnation", incarnation, "of the storage node")->capture_default_str();
+  app.add_option("--incarnation", incarnation, "incarnation of the storage node")->capture_default_str();
   app.add_option("--messages", options.messages)->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
   app.add_option("--half-open", options.half_open, "connections")->capture_default_str();
-  app.add_option("--walk-stride", options.walk_stride, "one in so many boundary values")->capture_default_str();
+  app.add_option("--walk-stride", options.walk_stride, "send one boundary value of this number")->capture_default_str();
   app.add_option("--slices", options.slices,
-                 "of latency: in each a window beside mutated messages and two beside good ones")
+                 "slices of the latency measurement: in each, one window beside mutated messages and two beside "
+                 "well-formed ones")
       ->capture_default_str();
   app.add_option("--slice-ms", options.slice_ms)->capture_default_str();
   CLI11_PARSE(app, argc, argv);

@@ -1,10 +1,14 @@
-"""Mutated messages to a commit manager and a storage node on loopback (tests/fuzz/live_mutations.cc).
+"""Sends mutated messages to a commit manager and a storage node on loopback (tests/fuzz/live_mutations.cc).
 
-LIVE_MESSAGES is how many; without it a short run, as in continuous integration. LOAM_SEED repeats one.
-Judged: every answer is well-formed, what is malformed ends its connection and nothing else, no process dies, none grows
-by more than 64 MiB while nine tenths of the messages come, a connection costs at most 64 KiB before its handshake is
-done, and the 99th percentile of another client's gets is at most 3 times what it is beside as many good messages
-(tests/fuzz/tail_judge.h says how that is told on a busy machine).
+LIVE_MESSAGES is the number of messages; without it the run is short, as in continuous integration. LOAM_SEED repeats a
+run. The test checks:
+
+* Every reply is well-formed.
+* A malformed message ends its connection and nothing else. No process dies.
+* No process grows by more than 64 MiB during the last nine tenths of the messages.
+* A connection costs at most 64 KiB before its handshake is done.
+* The 99th percentile of another client's gets is at most 3 times the percentile that the client has while the messages
+  are well-formed. tests/fuzz/tail_comparison.h says how the test decides this on a busy machine.
 """
 
 import os
@@ -22,7 +26,7 @@ SHORT = ["--messages", "40000", "--half-open", "500", "--walk-stride", "40", "--
 
 
 class LiveMutations(unittest.TestCase):
-    def test_servers_stand_them(self):
+    def test_servers_survive_mutated_messages(self):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         options = SHORT if MESSAGES == 0 else ["--messages", str(MESSAGES)]

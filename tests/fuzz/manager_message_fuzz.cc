@@ -1,4 +1,5 @@
-// Messages of the commit manager with clients and storage nodes, and the catalog, publications and fences in them.
+// Fuzz target: messages of the commit manager with clients and storage nodes; the catalog, publications and fences in
+// them.
 #include "common/wire/manager.h"
 #include "tests/fuzz/message_check.h"
 
@@ -8,11 +9,12 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ByteReader reader(fuzz::input(data, size));
   Envelope envelope;
   if (!decode_envelope(reader, envelope).ok()) return -1;
-  fuzz::check_one_of<OpenSession, SessionOpened, RenewSession, SessionRenewed, AskOutcomes, Outcomes, Begin, Begun,
-                     Complete, Completed, ReleaseSnapshots, GetCatalog, CatalogReply, CreateTable, TableCreated,
-                     FinishIndex, IndexFinished, DropTable, TableDropped, CloseSession, SessionClosed, RegisterNode,
-                     NodeRegistered, RenewNode, NodeRenewed, Fence, FenceInstalled, AcceptLoss, LossAccepted, Publish,
-                     PublicationInstalled, InstallTable, TableInstalled, RemoveTable, TableRemoved>(envelope, reader);
+  fuzz::check_one_of<OpenSession, OpenSessionReply, RenewSession, RenewSessionReply, GetOutcomes, GetOutcomesReply,
+                     Begin, BeginReply, Complete, CompleteReply, ReleaseSnapshots, GetCatalog, GetCatalogReply,
+                     CreateTable, CreateTableReply, FinishIndex, FinishIndexReply, DropTable, DropTableReply,
+                     CloseSession, CloseSessionReply, RegisterNode, RegisterNodeReply, RenewNode, RenewNodeReply, Fence,
+                     FenceReply, AcceptLoss, AcceptLossReply, Publish, PublishReply, InstallTable, InstallTableReply,
+                     RemoveTable, RemoveTableReply>(envelope, reader);
   if (envelope.opcode == Opcode::kFence) {
     Fence fence;
     if (decode_body(reader, fence).ok() && fence.fences.check().ok()) {

@@ -7,7 +7,7 @@
 namespace loam::fuzz {
 namespace {
 
-// The fuzz targets have one thread that allocates; libFuzzer's own others do not matter to the sum.
+// The fuzz targets allocate on one thread only. The threads of libFuzzer itself do not matter to the sum.
 int64_t live = 0;
 int64_t highest = 0;
 
@@ -23,7 +23,7 @@ void on_free(const volatile void* pointer) {
 
 MemoryMeter::MemoryMeter() {
   static const bool kInstalled = __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free) != 0;
-  require(kInstalled, "the sanitizer takes the meter's hooks");
+  require(kInstalled, "the sanitizer accepts the hooks of the meter");
   live = 0;
   highest = 0;
 }
@@ -33,7 +33,7 @@ size_t MemoryMeter::peak() const { return static_cast<size_t>(highest); }
 
 void MemoryMeter::require_at_most(size_t factor, size_t input_bytes) const {
   if (peak() <= kFreeBytes + factor * input_bytes) return;
-  std::fprintf(stderr, "BROKEN: %zu bytes of input made the decoder hold %zu bytes\n", input_bytes, peak());
+  std::fprintf(stderr, "FAILED CHECK: %zu bytes of input made the decoder allocate %zu bytes\n", input_bytes, peak());
   std::abort();
 }
 

@@ -1,4 +1,4 @@
-// One message of any type: decoded, encoded again, decoded again.
+// Checks one message of any type: decodes it, encodes the result and decodes that again.
 #pragma once
 
 #include "common/wire/message.h"
@@ -6,11 +6,13 @@
 
 namespace loam::fuzz {
 
-/// Memory of a decoded message for each byte of the encoded one: the largest element of a list over its shortest
-/// encoding (a table of the catalog), and a list that grows has its old memory until the elements have moved.
+/// Upper bound on the memory of a decoded message for each byte of the encoded one. The worst case is a list: its
+/// largest element over that element's shortest encoding (a table of the catalog); and a growing list keeps its old
+/// memory until the elements have moved.
 inline constexpr size_t kMessageFactor = 128;
 
-/// What decoding gives when its result is encoded is a fixed point: two decoders that see it agree in every field.
+/// Checks that the encoding of a decoded message is a fixed point: decoding and encoding it again gives the same
+/// bytes. Two decoders of that encoding therefore agree in every field. False: the bytes are no such message.
 template <wire::Message M>
 bool check_message(const wire::Envelope& envelope, ByteReader body) {
   M message;
@@ -31,14 +33,14 @@ bool check_message(const wire::Envelope& envelope, ByteReader body) {
   require_ok(wire::decode_envelope(reader, head), "an encoded message has an envelope");
   require(head.opcode == envelope.opcode && head.sequence == envelope.sequence, "the envelope survives");
   M again;
-  require_ok(wire::decode_body(reader, again), "what was encoded can be decoded");
+  require_ok(wire::decode_body(reader, again), "an encoded message can be decoded");
   Buffer twice;
   wire::encode_message(again, envelope.sequence, twice);
   require(equal(once, twice), "a message survives encoding");
   return true;
 }
 
-/// The bytes are one of these messages.
+/// Checks the bytes as the one of these messages that the envelope names. False: it names none of them.
 template <class... Messages>
 bool check_one_of(const wire::Envelope& envelope, const ByteReader& body) {
   return ((envelope.opcode == Messages::kOpcode && check_message<Messages>(envelope, body)) || ...);

@@ -6,7 +6,7 @@
 namespace loam::fuzz {
 namespace {
 
-constexpr size_t kLongest = 4096;  // a mutated message
+constexpr size_t kLongest = 4096;  // longest mutated message
 
 void change_once(testing::Random& random, Buffer& bytes, Bytes other) {
   const size_t at = random.below(bytes.size());

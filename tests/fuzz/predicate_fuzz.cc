@@ -1,4 +1,4 @@
-// Selections: the WHERE of a scan. Input: a choice of schema, then the selection.
+// Fuzz target: selections, the WHERE of a scan. Input: a choice of schema, then the selection.
 #include "common/schema/predicate.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tables.h"
@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint8_t choice = fuzz::take_choice(rest);
   const Schema schema = fuzz::chosen_schema(choice);
   ByteReader reader(rest);
-  const auto decoded = fuzz::decode_and_repeat<Selection>(reader, 128, size);
+  const auto decoded = fuzz::check_round_trip_of<Selection>(reader, 128, size);
   if (!decoded) return -1;
   if (!decoded->check(schema).ok()) return 0;
   (void)decoded->to_string(schema);

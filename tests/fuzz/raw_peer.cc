@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/env.h"
-#include "common/net/address.h"
-#include "common/net/transport.h"
+#include "common/net/transport/address.h"
+#include "common/net/transport/transport.h"
 #include "common/wire/manager.h"
 #include "common/wire/storage.h"
 
@@ -25,7 +25,7 @@ using namespace loam::wire;
 constexpr uint32_t kWindow = 64;
 constexpr size_t kReadBytes = 256 * 1024;
 
-/// Opcode by opcode: the body fills the rest of the message exactly.
+/// Tries one opcode after another. The body must fill the rest of the message exactly.
 template <class... Messages>
 bool decodes(const Envelope& envelope, const ByteReader& body) {
   const auto fits = [&body]<class M>(M message) {
@@ -55,14 +55,14 @@ bool well_formed(Bytes message, Opcode& opcode) {
   Envelope envelope;
   if (!decode_envelope(reader, envelope).ok()) return false;
   opcode = envelope.opcode;
-  return decodes<Error, Ping, Pong, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply,
+  return decodes<Error, Ping, Pong, Attach, AttachReply, Read, ReadReply, Write, WriteReply, Revert, RevertReply,
                  PlainRead, PlainReadReply, PlainWrite, PlainWriteReply, Intents, IntentsReply, Scan, ScanDone,
-                 ScanChunk, ScanCredit, ScanCancel, ScanProgress, OpenSession, SessionOpened, RenewSession,
-                 SessionRenewed, AskOutcomes, Outcomes, Begin, Begun, Complete, Completed, ReleaseSnapshots, GetCatalog,
-                 CatalogReply, CreateTable, TableCreated, FinishIndex, IndexFinished, DropTable, TableDropped,
-                 CloseSession, SessionClosed, RegisterNode, NodeRegistered, RenewNode, NodeRenewed, Fence,
-                 FenceInstalled, AcceptLoss, LossAccepted, Publish, PublicationInstalled, InstallTable, TableInstalled,
-                 RemoveTable, TableRemoved>(envelope, reader);
+                 ScanChunk, ScanCredit, ScanCancel, ScanProgress, OpenSession, OpenSessionReply, RenewSession,
+                 RenewSessionReply, GetOutcomes, GetOutcomesReply, Begin, BeginReply, Complete, CompleteReply,
+                 ReleaseSnapshots, GetCatalog, GetCatalogReply, CreateTable, CreateTableReply, FinishIndex,
+                 FinishIndexReply, DropTable, DropTableReply, CloseSession, CloseSessionReply, RegisterNode,
+                 RegisterNodeReply, RenewNode, RenewNodeReply, Fence, FenceReply, AcceptLoss, AcceptLossReply, Publish,
+                 PublishReply, InstallTable, InstallTableReply, RemoveTable, RemoveTableReply>(envelope, reader);
 }
 
 RawPeer::~RawPeer() { end(); }
@@ -71,7 +71,7 @@ void RawPeer::end() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-void RawPeer::breach(const std::string& what) {
+void RawPeer::report_violation(const std::string& what) {
   if (violation_.empty()) violation_ = what;
   end();
 }
@@ -82,7 +82,7 @@ Status RawPeer::connect(const std::string& text) {
   to.sin_family = AF_INET;
   to.sin_port = htons(address.port);
   if (::inet_pton(AF_INET, address.host.c_str(), &to.sin_addr) != 1) {
-    return {StatusCode::kInvalidArgument, text + " is no number of IPv4"};
+    return {StatusCode::kInvalidArgument, text + " is not an IPv4 address"};
   }
   fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd_ < 0 || ::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) != 0) {
@@ -91,21 +91,21 @@ Status RawPeer::connect(const std::string& text) {
   }
   const int on = 1;
   ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  // Closed with a reset: a port that thousands of connections have used is free at once.
+  // Closes with a reset, so that the port is free at once although thousands of connections use it.
   const linger reset{1, 0};
   ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
   return ok_status();
 }
 
 Status RawPeer::greet() {
-  if (!send_raw(greeting())) return {StatusCode::kUnavailable, "closed while greeting"};
+  if (!send_raw(greeting())) return {StatusCode::kUnavailable, "the server closed the connection during the greeting"};
   Buffer reply(sizeof(net::Greeting));
   for (size_t got = 0; got < reply.size();) {
-    if (!wait(POLLIN, kDeadlineNs)) return {StatusCode::kTimeout, "no answer to a greeting"};
+    if (!wait(POLLIN, kDeadlineNs)) return {StatusCode::kTimeout, "the server did not answer a greeting"};
     const ssize_t size = ::recv(fd_, reply.data() + got, reply.size() - got, 0);
     if (size <= 0) {
       end();
-      return {StatusCode::kUnavailable, "closed while greeting"};
+      return {StatusCode::kUnavailable, "the server closed the connection during the greeting"};
     }
     got += static_cast<size_t>(size);
   }
@@ -130,13 +130,13 @@ bool RawPeer::send_raw(Bytes bytes) {
       continue;
     }
     if (size < 0 && errno != EAGAIN && errno != EINTR) {
-      take(0);  // the reason that the server gave
+      receive(0);  // reads the reason that the server gave
       end();
       return false;
     }
-    if (max_frame_bytes_ != 0) take(0);  // the server may wait until its answers are read
+    if (max_frame_bytes_ != 0) receive(0);  // the server may wait until its replies are read
     if (!ended()) wait(POLLIN | POLLOUT, 10'000'000);
-    if (Env::now_ns() > deadline_ns) breach("the server takes no bytes");
+    if (Env::now_ns() > deadline_ns) report_violation("the server reads no bytes");
   }
   return !ended();
 }
@@ -144,8 +144,8 @@ bool RawPeer::send_raw(Bytes bytes) {
 bool RawPeer::send_messages(std::span<const Buffer> messages) {
   const uint64_t deadline_ns = Env::now_ns() + kDeadlineNs;
   while (credits_ == 0) {
-    if (!take(kDeadlineNs)) return false;
-    if (Env::now_ns() > deadline_ns) breach("the server gives no credits back");
+    if (!receive(kDeadlineNs)) return false;
+    if (Env::now_ns() > deadline_ns) report_violation("the server returns no credits");
   }
   Buffer frame(sizeof(net::FrameHeader));
   for (const Buffer& message : messages) {
@@ -159,26 +159,26 @@ bool RawPeer::send_messages(std::span<const Buffer> messages) {
   header.a = static_cast<uint32_t>(messages.size());
   net::write_as(frame.data(), header);
   --credits_;
-  return send_raw(frame) && take(0);
+  return send_raw(frame) && receive(0);
 }
 
 void RawPeer::finish_sending() {
   if (!ended()) ::shutdown(fd_, SHUT_WR);
 }
 
-bool RawPeer::ask(Buffer request, Opcode opcode, Buffer& answer) {
+bool RawPeer::call(Buffer request, Opcode opcode, Buffer& answer) {
   answer.clear();
-  wanted_ = opcode;
-  wanted_into_ = &answer;
+  expected_opcode_ = opcode;
+  expected_reply_ = &answer;
   const uint64_t deadline_ns = Env::now_ns() + kDeadlineNs;
   const std::array messages = {std::move(request)};
   bool open = send_messages(messages);
-  while (open && answer.empty() && Env::now_ns() < deadline_ns) open = take(kDeadlineNs);
-  wanted_into_ = nullptr;
+  while (open && answer.empty() && Env::now_ns() < deadline_ns) open = receive(kDeadlineNs);
+  expected_reply_ = nullptr;
   return !answer.empty();
 }
 
-bool RawPeer::take(uint64_t timeout_ns) {
+bool RawPeer::receive(uint64_t timeout_ns) {
   if (ended()) return false;
   if (timeout_ns != 0 && !wait(POLLIN, timeout_ns)) return true;
   std::array<std::byte, kReadBytes> bytes;
@@ -199,7 +199,7 @@ bool RawPeer::take(uint64_t timeout_ns) {
 bool RawPeer::wait_for_end(uint64_t timeout_ns) {
   const uint64_t deadline_ns = Env::now_ns() + timeout_ns;
   for (uint64_t now_ns = Env::now_ns(); !ended() && now_ns < deadline_ns; now_ns = Env::now_ns()) {
-    take(deadline_ns - now_ns);
+    receive(deadline_ns - now_ns);
   }
   return ended();
 }
@@ -209,7 +209,7 @@ void RawPeer::parse() {
   while (in_.size() - at >= sizeof(net::FrameHeader)) {
     const auto header = net::read_as<net::FrameHeader>(in_.data() + at);
     if (const Status status = net::check_header(header, net::kMaxFrameBytes); !status.ok()) {
-      breach("the server sent " + std::string(status.message()));
+      report_violation("the server sent " + std::string(status.message()));
       return;
     }
     if (in_.size() - at < header.size_bytes) break;
@@ -217,7 +217,7 @@ void RawPeer::parse() {
     at += header.size_bytes;
   }
   in_.erase(in_.begin(), in_.begin() + static_cast<ptrdiff_t>(at));
-  if (!ended() && owed_ >= kWindow / 2) return_credits();
+  if (!ended() && credits_to_return_ >= kWindow / 2) return_credits();
 }
 
 void RawPeer::return_credits() {
@@ -225,14 +225,14 @@ void RawPeer::return_credits() {
   net::FrameHeader header;
   header.size_bytes = sizeof(header);
   header.type = net::FrameType::kCredits;
-  header.credits = static_cast<uint16_t>(std::exchange(owed_, 0));
+  header.credits = static_cast<uint16_t>(std::exchange(credits_to_return_, 0));
   net::write_as(frame.data(), header);
   if (::send(fd_, frame.data(), frame.size(), MSG_NOSIGNAL) < 0) end();
 }
 
 void RawPeer::take_frame(const net::FrameHeader& header, Bytes payload) {
   credits_ += header.credits;
-  if (net::takes_credit(header.type)) ++owed_;
+  if (net::takes_credit(header.type)) ++credits_to_return_;
   if (header.type == net::FrameType::kGoodbye) {
     ++errors_[net::parse_goodbye(header, payload).code()];
     end();
@@ -240,7 +240,7 @@ void RawPeer::take_frame(const net::FrameHeader& header, Bytes payload) {
   }
   if (header.type == net::FrameType::kFragment) {
     net::Part part;
-    if (!net::parse_part(header, payload, part).ok()) return breach("the server sent a broken fragment");
+    if (!net::parse_part(header, payload, part).ok()) return report_violation("the server sent a malformed fragment");
     fragments_.insert(fragments_.end(), part.bytes.begin(), part.bytes.end());
     if (fragments_.size() >= part.head.whole) take_message(std::exchange(fragments_, Buffer()));
     return;
@@ -250,7 +250,7 @@ void RawPeer::take_frame(const net::FrameHeader& header, Bytes payload) {
     const auto message = net::read_as<net::MessageHeader>(payload.data());
     payload = payload.subspan(sizeof(message));
     const size_t padded = round_up(size_t{message.size_bytes}, net::kFrameAlignment);
-    if (padded > payload.size()) return breach("the server sent a message that leaves its frame");
+    if (padded > payload.size()) return report_violation("the server sent a message that exceeds its frame");
     take_message(payload.first(message.size_bytes));
     payload = payload.subspan(padded);
   }
@@ -259,12 +259,12 @@ void RawPeer::take_frame(const net::FrameHeader& header, Bytes payload) {
 void RawPeer::take_message(Bytes message) {
   ++answers_;
   Opcode opcode{};
-  if (!well_formed(message, opcode)) return breach("the server sent a malformed message");
+  if (!well_formed(message, opcode)) return report_violation("the server sent a malformed message");
   if (!is_answer(opcode) && !wire::more_follow(opcode) && opcode != Opcode::kPublish) {
-    return breach("the server sent " + std::string(to_string(opcode)) + " to a client");
+    return report_violation("the server sent " + std::string(to_string(opcode)) + " to a client");
   }
-  if (wanted_into_ != nullptr && (opcode == wanted_ || opcode == Opcode::kError)) {
-    wanted_into_->assign(message.begin(), message.end());
+  if (expected_reply_ != nullptr && (opcode == expected_opcode_ || opcode == Opcode::kError)) {
+    expected_reply_->assign(message.begin(), message.end());
   }
   if (opcode != Opcode::kError) return;
   ByteReader reader(message);

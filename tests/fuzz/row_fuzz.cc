@@ -1,5 +1,5 @@
-// Rows of a table, whole and of some fields. Input: a choice of schema, a choice of conditions and fields, then the
-// row.
+// Fuzz target: rows of a table, whole or with some fields. Input: a choice of schema, a choice of selection and
+// fields, then the row.
 #include "common/schema/predicate.h"
 #include "common/schema/row.h"
 #include "tests/fuzz/fuzz.h"
@@ -15,7 +15,7 @@ Buffer composed(const Projection& projection, Bytes row, Bytes part) {
   return whole;
 }
 
-/// The bytes as a row of some fields. True: they are one.
+/// Checks the bytes as a row of some fields. False: they are not one.
 bool check_part(const Schema& schema, testing::Random random, Bytes part) {
   const std::vector<uint16_t> numbers = testing::random_fields(random, schema);
   const Projection projection = *Projection::make(schema, FieldNumbers(numbers));
@@ -28,11 +28,11 @@ bool check_part(const Schema& schema, testing::Random random, Bytes part) {
   fuzz::require(whole.size() > kMaxRowBytes || validate_row(schema, whole).ok(), "a composed row is valid");
   Buffer again(projection.projected_size(whole));
   projection.project(whole, again.data());
-  fuzz::require(equal(again, part), "what was put into a row comes out of it");
+  fuzz::require(equal(again, part), "the fields of a composed row are unchanged");
   return true;
 }
 
-/// Takes some fields out of a valid row and puts them in again.
+/// Projects a valid row to some fields and composes it again.
 void check_projection(const Schema& schema, testing::Random random, Bytes row) {
   const std::vector<uint16_t> numbers = testing::random_fields(random, schema);
   const Projection projection = *Projection::make(schema, FieldNumbers(numbers));
@@ -51,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool part = check_part(schema, random.fork(), row);
   const Status valid = validate_row(schema, row);
   if (!valid.ok()) {
-    fuzz::require(valid == StatusCode::kMalformed || valid == StatusCode::kInvalidArgument, "a bad row has its code");
+    fuzz::require(valid == StatusCode::kMalformed || valid == StatusCode::kInvalidArgument,
+                  "an invalid row has the right code");
     return part ? 0 : -1;
   }
   check_projection(schema, random.fork(), row);
@@ -65,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto built = builder.finish();
   fuzz::require_ok(built.status(), "a valid row can be built again");
-  fuzz::require_ok(validate_row(schema, *built), "a row that was built is valid");
+  fuzz::require_ok(validate_row(schema, *built), "a rebuilt row is valid");
   const RowView again(schema, *built);
   for (size_t i = 0; i < schema.size(); ++i) {
     fuzz::require(fuzz::same(view.value(i), again.value(i)), "values survive");

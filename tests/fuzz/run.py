@@ -1,10 +1,10 @@
-"""Runs fuzz targets, from the inputs of fuzz_corpus, those of tests/fuzz/corpus, and what earlier runs have found.
+"""Runs fuzz targets, starting from the inputs of fuzz_corpus, of tests/fuzz/corpus and of earlier runs.
 
     tests/fuzz/run.py [--seconds 60] [--jobs 2] [TARGET ...]
     tests/fuzz/run.py --replay FILE TARGET
 
-Inputs that broke a target are kept in build/fuzz/artifacts, and how to replay them is printed. An input that has been
-mended goes to tests/fuzz/corpus/TARGET, with a test of its own beside the code.
+The script keeps inputs that fail in build/fuzz/artifacts and prints the command that replays them. When you correct an
+error, add the input to tests/fuzz/corpus/TARGET, and a test to the code.
 """
 
 import argparse
@@ -17,9 +17,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-INPUT_BYTES = 16384  # longest input that is made; memory is bounded for each byte of it
+INPUT_BYTES = 16384  # longest input that libFuzzer generates; the memory limits below fit it
 RSS_MB = 1024
-INPUT_SECONDS = 10  # one input that takes longer hangs
+INPUT_SECONDS = 10  # an input that takes longer counts as a hang
 
 
 class Run:
@@ -45,13 +45,13 @@ class Run:
         if words.exists():
             command.append(f"-dict={words}")
         if self.arguments.fixed_seed:
-            # A short test finds the same each time and leaves nothing behind.
+            # A short run executes the same inputs every time, and keeps none.
             command.append("-seed=1")
             folders = given
         return [str(part) for part in [*command, *folders]]
 
     def run(self):
-        """True if nothing broke."""
+        """Runs the target. Returns true if no check failed."""
         begin = time.monotonic()
         with open(self.log, "wb") as log:
             environment = dict(os.environ, UBSAN_OPTIONS="print_stacktrace=1")
@@ -60,14 +60,14 @@ class Run:
         runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", text)
         coverage = re.findall(r"cov: (\d+)", text)
         print(f"{self.target}: {int(runs.group(1)) if runs else 0:,} inputs, coverage {coverage[-1] if coverage else 0}, "
-              f"{time.monotonic() - begin:.0f} s{'' if code == 0 else ': BROKEN'}", flush=True)
+              f"{time.monotonic() - begin:.0f} s{'' if code == 0 else ': FAILED'}", flush=True)
         if code != 0:
             self.explain(text)
         return code == 0
 
     def explain(self, text):
         reason = [line for line in text.splitlines()
-                  if re.search(r"BROKEN|runtime error|ERROR: |^SUMMARY|assertion", line)]
+                  if re.search(r"FAILED CHECK|runtime error|ERROR: |^SUMMARY|assertion", line)]
         print("\n".join("  " + line for line in reason[:8]))
         kept = re.search(r"Test unit written to (\S+)", text)
         if kept:
@@ -80,9 +80,9 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/fuzz")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--fixed-seed", action="store_true", help="the same inputs each time; keeps none")
-    parser.add_argument("--replay", help="one input, and nothing else")
-    parser.add_argument("targets", nargs="*", help="all of them if none is named")
+    parser.add_argument("--fixed-seed", action="store_true", help="run the same inputs each time and keep none")
+    parser.add_argument("--replay", help="run only this input")
+    parser.add_argument("targets", nargs="*", help="default: all targets")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
     targets = arguments.targets or sorted(path.name for path in (build / "bin").glob("*_fuzz"))

@@ -1,4 +1,4 @@
-// Schemas, and the lists of fields that people type. Input: a choice (odd: text), then the schema.
+// Fuzz target: schemas, and lists of fields as people write them. Input: a choice (odd: text), then the schema.
 #include "common/schema/schema.h"
 #include "deploy/cli/src/query/fields.h"
 #include "tests/fuzz/fuzz.h"
@@ -24,12 +24,13 @@ void check_layout(const Schema& schema) {
 int check_text(std::string_view text) {
   const auto parsed = cli::parse_fields(text);
   if (!parsed.ok()) {
-    fuzz::require(parsed.code() == StatusCode::kInvalidArgument, "text that is no list of fields");
+    fuzz::require(parsed.code() == StatusCode::kInvalidArgument,
+                  "text that is not a list of fields is kInvalidArgument");
     return -1;
   }
   check_layout(*parsed);
   const auto again = cli::parse_fields(cli::format_fields(*parsed));
-  fuzz::require_ok(again.status(), "a list of fields that was written can be read");
+  fuzz::require_ok(again.status(), "a written list of fields can be read");
   fuzz::require(*again == *parsed, "a list of fields survives writing");
   return 0;
 }
@@ -40,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
   if (fuzz::take_choice(rest) % 2 == 1) return check_text(as_text(rest));
   ByteReader reader(rest);
-  const auto decoded = fuzz::decode_and_repeat<Schema>(reader, 64, size);
+  const auto decoded = fuzz::check_round_trip_of<Schema>(reader, 64, size);
   if (!decoded) return -1;
   check_layout(*decoded);
   (void)decoded->to_string();

@@ -1,10 +1,10 @@
-// Snapshot descriptors. Input: eight bytes that name a version, then the descriptor.
+// Fuzz target: snapshot descriptors. Input: eight bytes that name a version, then the descriptor.
 #include "common/snapshot/snapshot.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
 
-/// What encode() does not need is what the canonical form has taken away: visibility says it again, version by version.
+/// The canonical form must describe the same visibility: checks it version by version.
 void check_visibility(const loam::Snapshot& snapshot, loam::Version version) {
   using loam::fuzz::require;
   require(snapshot.base() <= snapshot.high(), "base is not above high");
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace loam;
   ByteReader reader(fuzz::input(data, size));
   const Version version(reader.get<uint64_t>());
-  static Snapshot reused;  // holds what the input before left
+  static Snapshot reused;  // still contains the snapshot of the previous input
   ByteReader second = reader;
   auto decoded = [&] {
     const fuzz::MemoryMeter meter;
@@ -34,20 +34,20 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return result;
   }();
   const Status same = Snapshot::decode(second, reused);
-  fuzz::require(same.ok() == decoded.ok(), "memory that is used again changes nothing");
+  fuzz::require(same.ok() == decoded.ok(), "a reused object gives the same result");
   if (!decoded.ok()) {
-    fuzz::require(decoded.code() == StatusCode::kMalformed, "bytes that are no snapshot are kMalformed");
+    fuzz::require(decoded.code() == StatusCode::kMalformed, "bytes that are not a snapshot are kMalformed");
     fuzz::require(reused == Snapshot(), "a failed decode leaves a snapshot that sees nothing");
     return -1;
   }
-  fuzz::require(reused == *decoded, "memory that is used again changes nothing");
+  fuzz::require(reused == *decoded, "a reused object gives the same result");
   check_visibility(*decoded, version);
   Buffer bytes;
   ByteWriter writer(bytes);
   decoded->encode(writer);
   ByteReader again(bytes);
   const auto twice = Snapshot::decode(again);
-  fuzz::require_ok(twice.status(), "what was encoded can be decoded");
+  fuzz::require_ok(twice.status(), "an encoded snapshot can be decoded");
   fuzz::require(again.at_end() && *twice == *decoded, "a snapshot survives encoding");
   fuzz::require(decoded->sees_all_of(*twice) && twice->sees_all_of(*decoded), "equal snapshots see the same");
   const auto made = Snapshot::make(decoded->base(), decoded->high(), decoded->open());

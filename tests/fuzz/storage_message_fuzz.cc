@@ -1,4 +1,4 @@
-// Messages between clients and storage nodes.
+// Fuzz target: messages between clients and storage nodes.
 #include "common/wire/storage.h"
 #include "tests/fuzz/message_check.h"
 
@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ByteReader reader(fuzz::input(data, size));
   Envelope envelope;
   if (!decode_envelope(reader, envelope).ok()) return -1;
-  fuzz::check_one_of<Error, Ping, Pong, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply,
+  fuzz::check_one_of<Error, Ping, Pong, Attach, AttachReply, Read, ReadReply, Write, WriteReply, Revert, RevertReply,
                      PlainRead, PlainReadReply, PlainWrite, PlainWriteReply, Intents, IntentsReply, Scan, ScanDone,
                      ScanChunk, ScanCredit, ScanCancel, ScanProgress>(envelope, reader);
   return 0;

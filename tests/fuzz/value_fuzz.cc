@@ -1,4 +1,5 @@
-// Single values: encoded, and as people type them. Input: a choice of type (bit 7: text), then the value.
+// Fuzz target: single values, encoded and as people write them. Input: a choice of type (bit 7: text), then the
+// value.
 #include "common/schema/value.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tables.h"
@@ -13,12 +14,12 @@ constexpr FieldType kTypes[] = {FieldType::kInt16,   FieldType::kInt32, FieldTyp
 int check_text(std::string_view text, FieldType type) {
   const auto parsed = Value::parse(text, type);
   if (!parsed.ok()) {
-    fuzz::require(parsed.code() == StatusCode::kInvalidArgument, "text that is no value");
+    fuzz::require(parsed.code() == StatusCode::kInvalidArgument, "text that is not a value is kInvalidArgument");
     return -1;
   }
   fuzz::require(parsed->type() == type, "a parsed value has its type");
   const auto again = Value::parse(parsed->to_string(), type);
-  fuzz::require_ok(again.status(), "a value that was written can be read");
+  fuzz::require_ok(again.status(), "a written value can be read");
   fuzz::require(*again == *parsed, "a value survives writing");
   for (const FieldType other : kTypes) {
     const auto converted = parsed->convert(other);
@@ -36,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ByteReader reader(rest);
   const auto decoded = Value::decode(reader);
   if (!decoded.ok()) {
-    fuzz::require(decoded.code() == StatusCode::kMalformed, "bytes that are no value are kMalformed");
+    fuzz::require(decoded.code() == StatusCode::kMalformed, "bytes that are not a value are kMalformed");
     return -1;
   }
   Buffer bytes;
@@ -44,9 +45,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   decoded->encode(writer);
   ByteReader again(bytes);
   const auto twice = Value::decode(again);
-  fuzz::require_ok(twice.status(), "what was encoded can be decoded");
+  fuzz::require_ok(twice.status(), "an encoded value can be decoded");
   fuzz::require(again.at_end() && fuzz::same(*twice, *decoded), "a value survives encoding");
   if (!decoded->is_null())
-    fuzz::require_ok(Value::parse(decoded->to_string(), decoded->type()).status(), "a value's text");
+    fuzz::require_ok(Value::parse(decoded->to_string(), decoded->type()).status(), "the text of a value can be read");
   return 0;
 }

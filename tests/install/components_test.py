@@ -1,4 +1,4 @@
-"""What `cmake --install` brings, component by component, and that its programs run from there."""
+"""Tests which files `cmake --install` installs for each component, and that the installed programs run."""
 
 import pathlib
 import re
@@ -7,11 +7,11 @@ import sys
 import tempfile
 
 BUILD = pathlib.Path(sys.argv[1]).resolve().parents[1]
-# Component → the files that it must bring, all of them; a pattern each.
+# Component → patterns of the files that it must install. It must install no others.
 COMPONENTS = {
     "client": (
         r"include/loam/client/\w+\.h",
-        r"include/loam/common/(base|net|schema)/\w+\.h",
+        r"include/loam/common/(base|net/transport|schema)/\w+\.h",
         r"lib[/\w-]*/libloam_\w+\.a",
         r"lib[/\w-]*/cmake/loam/loam(Config|ConfigVersion|Targets|Targets-noconfig)\.cmake",
         r"lib[/\w-]*/pkgconfig/loam\.pc",
@@ -43,15 +43,16 @@ def check_files(component, patterns, prefix):
             fail(f"component {component} lacks {pattern}")
         files -= found
     if files:
-        fail(f"component {component} brings what its list does not name: {sorted(files)}")
+        fail(f"component {component} installs files that its list does not name: {sorted(files)}")
 
 
 def check_programs(prefix):
-    """Programs print what they are and what they take, without the build folder."""
+    """Checks that each program prints its help and version and does not depend on the build folder. Returns their
+    number."""
     programs = sorted((prefix / "bin").iterdir())
     for program in programs:
         if "loam" not in run(program, "--help").lower():
-            fail(f"{program.name} --help does not say what it is")
+            fail(f"{program.name} --help does not name Loam")
         version = run(program, "--version")
         if not re.search(r"\d+\.\d+\.\d+", version):
             fail(f"{program.name} --version prints {version!r}")

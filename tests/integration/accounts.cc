@@ -15,7 +15,7 @@ using client::Transaction;
 Schema Accounts::schema() { return Schema::make({{"balance", FieldType::kInt64, false}}).value(); }
 
 Status Accounts::write(Transaction& transaction, std::span<const Change> changes, Attempt& attempt) {
-  int64_t carried = 0;  // from removed accounts to the first that is added to
+  int64_t carried = 0;  // balances of removed accounts, for the first account that is added to
   for (size_t i = 0; i < changes.size(); ++i)
     if (changes[i].kind == Change::Kind::kRemove) carried += attempt.reads[i].balance;
   for (size_t i = 0; i < changes.size(); ++i) {
@@ -44,7 +44,7 @@ Status Accounts::write(Transaction& transaction, std::span<const Change> changes
   return ok_status();
 }
 
-Status Accounts::read(std::span<const Change> changes, Prepared& prepared) {
+Status Accounts::read(std::span<const Change> changes, BufferedTransaction& prepared) {
   const bool read_only =
       std::all_of(changes.begin(), changes.end(), [](const Change& c) { return c.kind == Change::Kind::kRead; });
   std::vector<Key> keys;
@@ -69,21 +69,21 @@ Status Accounts::read(std::span<const Change> changes, Prepared& prepared) {
   return write(*prepared.transaction, changes, attempt);
 }
 
-Prepared Accounts::prepare(std::span<const Change> changes) {
-  Prepared prepared;
+BufferedTransaction Accounts::run_until_commit(std::span<const Change> changes) {
+  BufferedTransaction prepared;
   prepared.attempt.number = history_.next_number();
   prepared.attempt.status = read(changes, prepared);
   return prepared;
 }
 
-Attempt Accounts::finish(Prepared prepared) {
+Attempt Accounts::finish(BufferedTransaction prepared) {
   Attempt attempt = std::move(prepared.attempt);
   if (attempt.status.ok()) {
-    history_.attempting(attempt);
+    history_.record_attempt(attempt);
     attempt.status = prepared.transaction->commit();
   }
   attempt.ended_ns = Env::now_ns();
-  history_.ended(attempt);
+  history_.record_outcome(attempt);
   return attempt;
 }
 
@@ -103,8 +103,8 @@ Status Accounts::check_index(Transaction& transaction, int64_t sum) {
   int64_t found = 0;
   for (const Record& record : records) found += record.int64(0);
   if (found == sum) return ok_status();
-  return {StatusCode::kInternal, "by the index there are " + std::to_string(records.size()) + " accounts with " +
-                                     std::to_string(found) + " in all, by a scan " + std::to_string(sum)};
+  return {StatusCode::kInternal, "the index has " + std::to_string(records.size()) + " accounts with " +
+                                     std::to_string(found) + " in all, a scan found " + std::to_string(sum)};
 }
 
 Result<int64_t> Accounts::sum() {
@@ -116,17 +116,17 @@ Result<int64_t> Accounts::sum() {
   LOAM_ASSIGN_OR_RETURN(const auto chunks, stream.collect());
   const int64_t sum = chunks.at(0)->view().is_null(0, 0) ? 0 : chunks[0]->view().get<int64_t>(0, 0);
   if (index_) LOAM_RETURN_IF_ERROR(check_index(transaction, sum));
-  history_.summed(requested_ns, sum);
+  history_.record_sum(requested_ns, sum);
   return sum;
 }
 
-Result<std::vector<SeenRecord>> Accounts::scan() {
+Result<std::vector<ObservedRecord>> Accounts::scan() {
   Query query;
   query.with_key = query.with_version = true;
   query.select = {0};
   LOAM_ASSIGN_OR_RETURN(ScanStream stream, client_.scan(table_, query));
   LOAM_ASSIGN_OR_RETURN(const auto chunks, stream.collect());
-  std::vector<SeenRecord> rows;
+  std::vector<ObservedRecord> rows;
   for (const auto& chunk : chunks) {
     const ChunkView& view = chunk->view();
     for (size_t row = 0; row < view.rows(); ++row)

@@ -1,4 +1,4 @@
-"""Everything that may die does, again and again, at random, while clients move money; what they saw must fit together.
+"""Kills, stops and disconnects processes at random while clients move money, and then checks the histories.
 
     LOAM_SEED=7 LOAM_SECONDS=300 LOAM_COMMIT_LOG=sync python3 tests/integration/campaign_test.py PROGRAMS…
 """
@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import ClusterTest, LEASE_S, main, now, poll  # noqa: E402
 from proxied_cluster import ProxiedCluster  # noqa: E402
-from proxy import Disturber  # noqa: E402
+from proxy import NetworkFaultInjector  # noqa: E402
 
 SEED = int(os.environ.get("LOAM_SEED", "1"))
 SECONDS = float(os.environ.get("LOAM_SECONDS", "40"))
@@ -36,29 +36,29 @@ class CampaignTest(ClusterTest):
         super().setUp()
         self.random = random.Random(SEED)
         self.started = 0
-        self.movers = []
+        self.clients = []
         self.counts = {}
         print(f"  seed {SEED} (LOAM_SEED={SEED} repeats the order of events)", file=sys.stderr)
 
-    def new_mover(self):
+    def start_client(self):
         self.started += 1
         pause = None
         if self.random.random() < 0.5:
             point, hits = self.random.choice(CLIENT_POINTS), self.random.randint(1, 300)
             pause = f"{point}@{hits}={self.random.choice(['kill', 'stop'])}"
-        self.movers.append(self.cluster.launch_transfers(f"mover-{self.started}", SECONDS, self.started, pause=pause))
+        self.clients.append(self.cluster.launch_transfers(f"mover-{self.started}", SECONDS, self.started, pause=pause))
 
-    def tend_movers(self):
-        """Those that died are replaced; those that stopped go on, some of them."""
-        for mover in list(self.movers):
+    def supervise_clients(self):
+        """Replaces dead clients and continues some of the stopped ones."""
+        for mover in list(self.clients):
             if not mover.running():
-                self.movers.remove(mover)
+                self.clients.remove(mover)
             elif mover.stopped() and self.random.random() < 0.5:
                 mover.resume()
-        while len(self.movers) < CLIENTS:
-            self.new_mover()
+        while len(self.clients) < CLIENTS:
+            self.start_client()
 
-    def tend_manager(self):
+    def supervise_manager(self):
         while not self.cluster.manager.running():
             draw = self.random.random()
             if draw < 0.25:
@@ -71,10 +71,10 @@ class CampaignTest(ClusterTest):
                 self.cluster.launch_manager()
 
     def kill_a_client(self):
-        self.random.choice(self.movers).kill()
+        self.random.choice(self.clients).kill()
 
     def stop_a_client(self):
-        self.random.choice(self.movers).stop()
+        self.random.choice(self.clients).stop()
 
     def kill_the_manager(self):
         self.cluster.manager.kill()
@@ -92,34 +92,34 @@ class CampaignTest(ClusterTest):
     def stop_a_node(self):
         self.stop_for_a_while(self.random.choice(self.cluster.nodes))
 
-    def disturb_the_network(self):
-        disturber = Disturber(self.cluster.proxies(), self.random.random())
+    def inject_network_faults(self):
+        disturber = NetworkFaultInjector(self.cluster.proxies(), self.random.random())
         end = now() + 0.5
         poll(lambda: now() > end, "a while")
         disturber.stop()
 
-    def test_everything_may_die(self):
+    def test_processes_die_at_random(self):
         end = now() + SECONDS
         events = [self.kill_a_client, self.stop_a_client, self.kill_the_manager, self.stop_the_manager,
-                  self.stop_a_node, self.disturb_the_network]
+                  self.stop_a_node, self.inject_network_faults]
         while now() < end:
-            self.tend_manager()
-            self.tend_movers()
+            self.supervise_manager()
+            self.supervise_clients()
             event = self.random.choice(events)
             self.counts[event.__name__] = self.counts.get(event.__name__, 0) + 1
             event()
             quiet = now() + self.random.uniform(0.1, 1)
-            poll(lambda: now() > quiet, "some quiet")
-        for mover in self.movers:
+            poll(lambda: now() > quiet, "a quiet interval")
+        for mover in self.clients:
             mover.kill()
-        self.tend_manager()
+        self.supervise_manager()
         for node in self.cluster.nodes:
             self.assertTrue(node.running(), f"{node.name} ended")
-        poll(lambda: self.guide.ask("writable 1000 " + " ".join(map(str, range(1, 21))))["ok"],
+        poll(lambda: self.guide.call("writable 1000 " + " ".join(map(str, range(1, 21))))["ok"],
              "everything is writable again")
         checked = self.check_history()
-        print(f"  {self.counts}; {self.started} clients; {checked.committed} commits, {checked.resolved} found out "
-              f"afterwards, {checked.vanished} unknown that did not happen; {checked.reads} reads", file=sys.stderr)
+        print(f"  {self.counts}; {self.started} clients; {checked.committed} commits, {checked.resolved} resolved "
+              f"afterwards, {checked.vanished} unknown that did not take place; {checked.reads} reads", file=sys.stderr)
         self.assertGreater(checked.committed, 100)
 
 

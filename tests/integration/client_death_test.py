@@ -1,4 +1,4 @@
-"""Clients that die, or sleep for longer than their lease, at each step of a commit and of an abort (R1, R2, R7, R8)."""
+"""Clients that die, or stop for longer than their lease, at each step of a commit and of an abort (R1, R2, R7, R8)."""
 
 import json
 import os
@@ -8,45 +8,49 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import LEASE_S, Cluster, ClusterTest, main, now, poll  # noqa: E402
 from proxied_cluster import ProxiedCluster  # noqa: E402
 
-# In the order of R1 and R2; whether a transaction whose client dies there took place.
+# The steps of a commit, in the order of R1 (commit order). True: the transaction commits if its client dies at this
+# step.
 COMMIT_STEPS = {"begun": False, "writes_sent": False, "writes_applied": False, "indexed": False, "completed": True,
                 "answered": True}
-# Of an abort without index changes; index_death_test.py has the step behind their undo.
+# The steps of an abort without index changes, in the order of R2 (abort order). index_death_test.py tests the step
+# after the undo of index changes.
 ABORT_STEPS = ("failed", "undo_decided", "reverts_sent", "reverted", "completed")
 KEYS = (1, 2, 3, 4, 5, 6)  # on both nodes
 CHANGES = "add:1=-5 add:2=5 add:3=-1 add:4=1 add:5=-2 add:6=2"
-# How long a key may stay locked on an idle machine (issue), and what a loaded one gets on top.
+# Longest time for which a key may stay locked on an idle machine, and the additional time for a loaded machine.
 ALLOWED_S = LEASE_S + 0.1
 PATIENCE_S = 8
 
 
 class StepsTest(ClusterTest):
-    """A victim with a pause point at one step; a conflict makes it abort. The balances have an index (R27)."""
+    """Tests with a victim: a client that stops or dies at one step of a commit or, after a conflict, of an abort. The
+    balances have an index (R27, index entries)."""
 
     def make_cluster(self):
         return Cluster(client_options=["--index"])
 
     def check_index(self):
-        """Sums look at it, too."""
-        self.assertTrue(self.guide.need("sum")["ok"])
+        """Compares the index with the records: the command `sum` does this."""
+        self.assertTrue(self.guide.call_ok("sum")["ok"])
 
     def reach(self, step, action, conflict):
-        """The victim at its step, and when it got there. With `conflict` another client is faster."""
+        """Starts a victim and waits until it reaches its step. Returns the victim and the time. `conflict`: another
+        client commits first, so that the victim aborts."""
         victim = self.cluster.client(f"{step}.{action}", pause=f"client.{step}={action}")
-        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.id = victim.call_ok(f"prepare {CHANGES}")["id"]
         if conflict:
-            self.guide.need("transact add:4=-3 add:7=3")
+            self.guide.call_ok("transact add:4=-3 add:7=3")
         victim.send("commit")
         return victim, victim.wait_until_paused()
 
     def writable_after(self, since):
-        answer = self.guide.need(f"writable 20000 {' '.join(map(str, KEYS))}")
+        answer = self.guide.call_ok(f"writable 20000 {' '.join(map(str, KEYS))}")
         return answer["ended"] / 1e9 - since, answer
 
     def took_place(self, victim, answer):
-        """Whether its writes are what the guide has found."""
+        """Returns whether `answer` shows the victim's writes. It must show all of them or none."""
         versions = [version for _, version, _ in answer["reads"]]
-        self.assertIn(versions.count(victim.id), (0, len(KEYS)), f"half of {victim.id} in {answer}")
+        self.assertIn(versions.count(victim.id), (0, len(KEYS)), f"only some writes of {victim.id} in {answer}")
         return versions[0] == victim.id
 
     def check_step(self, step, action, conflict, committed):
@@ -87,23 +91,24 @@ class ClientKilledTest(StepsTest):
 
 
 class FenceTest(StepsTest):
-    """A storage node has acknowledged a fence only when no thread of it is inside a batch that began before (R7)."""
+    """A storage node acknowledges a fence only when none of its threads executes a batch that began before the fence
+    (R7, fence barrier)."""
 
     def make_cluster(self):
         cluster = Cluster(nodes=1, node_options=["--network-threads", "2"])
-        self.gate = os.path.join(cluster.folder, "gate")
-        self.open_gate()
-        cluster.node_pause = f"node.write.claimed=block:{self.gate}"
+        self.block_file = os.path.join(cluster.folder, "gate")
+        self.resume_writer()
+        cluster.node_pause = f"node.write.claimed=block:{self.block_file}"
         return cluster
 
-    def open_gate(self):
-        with open(self.gate, "w", encoding="utf-8"):
+    def resume_writer(self):
+        with open(self.block_file, "w", encoding="utf-8"):
             pass
 
-    def test_write_that_is_under_way_is_waited_for_and_undone(self):
+    def test_fence_waits_for_a_running_write_which_is_undone(self):
         victim = self.cluster.client("victim")
-        victim.id = victim.need(f"prepare {CHANGES}")["id"]
-        os.remove(self.gate)
+        victim.id = victim.call_ok(f"prepare {CHANGES}")["id"]
+        os.remove(self.block_file)
         victim.send("commit")
         node, manager = self.cluster.nodes[0], self.cluster.manager
         node.wait_for_log("loam: paused at node.write.claimed")
@@ -112,7 +117,7 @@ class FenceTest(StepsTest):
         end = now() + 2 * LEASE_S
         poll(lambda: now() > end, "twice the lease")
         self.assertNotRegex(manager.log(), rf"session {victim.session} is fenced everywhere")
-        self.open_gate()
+        self.resume_writer()
         self.cluster.wait_until_fenced(victim)
         _, answer = self.writable_after(0)
         self.assertFalse(self.took_place(victim, answer))
@@ -121,12 +126,12 @@ class FenceTest(StepsTest):
 
 class ClientStoppedTest(StepsTest):
     def check_told(self, victim, committed):
-        """Fenced, the victim goes on, learns what became of its transaction, and works in a new session."""
+        """Continues the fenced victim. It must learn the outcome of its transaction, and commit in a new session."""
         self.cluster.wait_until_fenced(victim)
         victim.resume()
         told = victim.receive()
         self.assertEqual(told["outcome"], "committed" if committed else "aborted", told)
-        self.assertTrue(victim.need("transact add:1=-1 add:2=1")["ok"])
+        self.assertTrue(victim.call_ok("transact add:1=-1 add:2=1")["ok"])
         return told
 
     def test_at_each_step_of_a_commit(self):
@@ -150,18 +155,19 @@ class ClientFencedTest(StepsTest):
         return ProxiedCluster()
 
     def session_known(self, client):
-        """By the commit manager: open, or ended and with something left to recover."""
+        """Returns whether the commit manager knows the session: it is open, or has transactions left to recover."""
         status = json.loads(self.cluster.loam("status", "--json"))
         return any(session["id"] == client.session for session in status["sessions"])
 
     def test_writes_that_come_after_the_recovery_are_refused(self):
-        """Stopped before its writes, recovered, continued, and the commit manager's word that it is fenced has not come
-        through yet: no recovery would undo its writes now, so the nodes must refuse them. An older snapshot is open, so
-        that it is not refused as too old."""
+        """The victim stops before its writes and continues after its recovery. The proxy holds the reply that would
+        tell it that it is fenced. No later recovery would undo its writes, so the storage nodes must refuse them.
+        Another client has an older snapshot open, so that the nodes do not refuse the writes because they are too
+        old."""
         other = self.cluster.client("other", address=self.cluster.address)
-        other.need("prepare read:8 add:9=0")
+        other.call_ok("prepare read:8 add:9=0")
         victim = self.cluster.client("late", pause="client.commit.begun=stop;client.commit.writes_applied=kill")
-        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.id = victim.call_ok(f"prepare {CHANGES}")["id"]
         victim.send("commit")
         victim.wait_until_paused()
         self.cluster.to_manager.hold(down=True)
@@ -169,26 +175,27 @@ class ClientFencedTest(StepsTest):
         poll(lambda: not self.session_known(victim), "its transaction is recovered")
         victim.resume()
         end = now() + LEASE_S / 2
-        poll(lambda: now() > end, "its writes reach the nodes")
+        poll(lambda: now() > end, "the writes reach the nodes")
         self.cluster.to_manager.release()
         told = victim.receive()
         self.assertEqual(told["outcome"], "aborted", told)
         self.assertEqual(told["code"], "kFenced", told)
-        self.assertFalse(self.took_place(victim, other.need("transact " + " ".join(f"read:{key}" for key in KEYS))))
+        self.assertFalse(self.took_place(victim, other.call_ok("transact " + " ".join(f"read:{key}" for key in KEYS))))
         self.check_history()
 
     def stopped_with_its_writes_in(self, name):
         victim = self.cluster.client(name, pause="client.commit.writes_applied=stop")
-        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.id = victim.call_ok(f"prepare {CHANGES}")["id"]
         victim.send("commit")
         victim.wait_until_paused()
         return victim
 
     def seen_by(self, other, victim):
-        return self.took_place(victim, other.need("transact " + " ".join(f"read:{key}" for key in KEYS)))
+        return self.took_place(victim, other.call_ok("transact " + " ".join(f"read:{key}" for key in KEYS)))
 
     def test_a_completion_that_comes_after_the_end_of_its_session_is_refused(self):
-        """All its writes are in; its Complete is on the way until the session has ended (R8)."""
+        """All writes of the victim are applied. Its Complete arrives after the end of its session (R8, completion by
+        the owner, recovery after the fence)."""
         other = self.cluster.client("other", address=self.cluster.address)
         victim = self.stopped_with_its_writes_in("held")
         self.cluster.to_manager.hold(up=True)
@@ -200,8 +207,9 @@ class ClientFencedTest(StepsTest):
         self.assertFalse(self.seen_by(other, victim))
         self.check_history()
 
-    def test_a_lost_answer_to_a_completion_is_asked_for_under_the_next_session(self):
-        """The commit manager has accepted the commit; its answer and the client's session are lost (R4)."""
+    def test_client_asks_for_a_lost_outcome_in_its_next_session(self):
+        """The commit manager has accepted the commit, but its reply and the client's session are lost (R4,
+        outcomes from the commit log)."""
         other = self.cluster.client("other", address=self.cluster.address)
         victim = self.stopped_with_its_writes_in("unanswered")
         self.cluster.to_manager.hold(down=True)
@@ -216,20 +224,20 @@ class ClientFencedTest(StepsTest):
         self.assertEqual(told["outcome"], "committed", told)
         self.check_history()
 
-    def test_open_transaction_is_fenced_and_what_was_acknowledged_holds(self):
+    def test_open_transaction_is_fenced_and_acknowledged_commits_stay(self):
         victim = self.cluster.client("victim")
-        session = victim.need("session")["session"]
-        done = victim.need(f"transact {CHANGES}")
-        victim.need("prepare add:1=-1 add:2=1")
+        session = victim.call_ok("session")["session"]
+        done = victim.call_ok(f"transact {CHANGES}")
+        victim.call_ok("prepare add:1=-1 add:2=1")
         victim.stop()
         self.cluster.wait_until_fenced(victim)
         victim.resume()
-        told = victim.ask("commit")
+        told = victim.call("commit")
         self.assertEqual(told["code"], "kFenced", told)
-        after = victim.need("transact read:1 read:2")
+        after = victim.call_ok("transact read:1 read:2")
         self.assertEqual([version for _, version, _ in after["reads"]], [done["id"], done["id"]])
-        victim.need("transact add:1=-1 add:2=1")
-        self.assertGreater(victim.need("session")["session"], session)
+        victim.call_ok("transact add:1=-1 add:2=1")
+        self.assertGreater(victim.call_ok("session")["session"], session)
         self.check_history()
 
     def test_while_many_fibers_move_money(self):

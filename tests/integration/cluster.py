@@ -1,12 +1,12 @@
-"""A cluster of real processes on loopback for tests: started, stopped, continued, killed, restarted; its logs are
-printed when a test fails.
+"""A cluster of real processes on loopback. Tests start, stop, continue, kill and restart the processes. When a test
+fails, the logs are printed.
 
     class SomeTest(ClusterTest):
         def test_something(self):
-            self.cluster.client("a").ask("transact add:1=5 add:2=-5")
+            self.cluster.client("a").call("transact add:1=5 add:2=-5")
             self.cluster.manager.kill()
 
-Programs are the arguments of the test program: commit manager, storage node, `loam`, workload
+The arguments of the test program are the programs: commit manager, storage node, `loam`, workload
 (tests/integration/workload.cc).
 """
 
@@ -33,24 +33,24 @@ PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]] if len(sys.argv) > 
     f"{BUILD}/tests/integration/loam-workload"]
 MANAGER, NODE, LOAM, WORKLOAD = PROGRAMS
 
-DEADLINE_S = 300  # for everything that happens at once on an idle machine
-# Leases and runs last longer where everything is slow, in an emulated machine.
+DEADLINE_S = 300  # deadline of a wait that takes a moment on an idle machine
+# Factor by which leases and runs are longer on a slow machine, for example in an emulated guest.
 TIME_SCALE = float(os.environ.get("LOAM_TIME_SCALE", "1"))
 LEASE_S = 0.4 * TIME_SCALE
 NODE_LEASE_S = LEASE_S
-# Of every server that has no address yet; tests/rdma gives another network.
+# The address of each server at its first start; tests/rdma uses another network.
 LISTEN = os.environ.get("LOAM_LISTEN", "tcp://127.0.0.1:0")
 ACCOUNTS, BALANCE = 20, 100
-LOG_LINES = 80  # of each process, when a test fails
+LOG_LINES = 80  # lines of each process's log that are printed when a test fails
 
 
 def now():
-    """The clock of the histories, in seconds."""
+    """Returns the time of the clock that the histories use, in seconds."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def poll(condition, what, deadline=DEADLINE_S):
-    """Waits until the condition gives something true, and returns that."""
+    """Waits until the condition returns a true value, and returns that value."""
     end = now() + deadline
     while True:
         value = condition()
@@ -66,13 +66,13 @@ def die_with_the_test():
 
 
 class Process:
-    """One process with its log. A process may be started again under the same name: the log goes on."""
+    """One process with its log. A process may be started again under the same name; its log then continues."""
 
     def __init__(self, name, folder):
         self.name = name
         self.log_path = os.path.join(folder, f"{name}.log")
         self.process = None
-        self.log_start = 0  # of the present incarnation
+        self.log_start = 0  # where the log of the current start begins
 
     def start(self, arguments, pause=None, **pipes):
         environment = {key: value for key, value in os.environ.items() if key != "LOAM_PAUSE"}
@@ -113,13 +113,13 @@ class Process:
         self.process.send_signal(number)
 
     def kill(self):
-        """Dead when this returns; also if it was stopped."""
+        """Kills the process, even if it is stopped. It is dead when this returns."""
         if self.running():
             self.signal(signal.SIGKILL)
         return self.wait()
 
     def terminate(self, deadline=DEADLINE_S):
-        """SIGTERM; its exit code."""
+        """Sends SIGTERM; returns the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(deadline)
 
@@ -134,7 +134,7 @@ class Process:
             return file.read().rpartition(")")[2].split()[0] == "T"
 
     def stop(self):
-        """Stopped, as by SIGSTOP, when this returns."""
+        """Stops the process as by SIGSTOP. It is stopped when this returns."""
         self.signal(signal.SIGSTOP)
         poll(self.stopped, f"{self.name} is stopped")
 
@@ -142,7 +142,7 @@ class Process:
         self.signal(signal.SIGCONT)
 
     def wait_until_paused(self, deadline=DEADLINE_S):
-        """At the pause point that it was started with: killed, or stopped. The moment when that was seen."""
+        """Waits until the process is killed or stopped at the pause point that start() gave it. Returns the time."""
         poll(lambda: not self.running() or self.stopped(), f"{self.name} reaches its pause point", deadline)
         seen = now()
         if "loam: paused at" not in self.log():
@@ -162,7 +162,7 @@ class Process:
 
 
 class Client(Process):
-    """loam-workload: led by commands (console.h), or at its own work."""
+    """loam-workload: executes commands (console.h) or runs random transactions."""
 
     def __init__(self, name, folder, address, options=(), connect_timeout_s=10):
         super().__init__(name, folder)
@@ -180,15 +180,15 @@ class Client(Process):
         return self
 
     def receive(self, deadline=DEADLINE_S):
-        """The next line of its answers, decoded."""
+        """Waits for the next line of its output, and returns it decoded from JSON."""
         end = now() + deadline
         while b"\n" not in self.buffer:
             ready, _, _ = select.select([self.process.stdout], [], [], max(0, end - now()))
             if not ready:
-                raise AssertionError(f"{self.name} gave no answer within {deadline} s")
+                raise AssertionError(f"{self.name} did not reply within {deadline} s")
             more = os.read(self.process.stdout.fileno(), 1 << 16)
             if not more:
-                raise AssertionError(f"{self.name} ended without an answer")
+                raise AssertionError(f"{self.name} ended without a reply")
             self.buffer += more
         line, _, self.buffer = self.buffer.partition(b"\n")
         return json.loads(line)
@@ -197,19 +197,19 @@ class Client(Process):
         self.process.stdin.write(command.encode() + b"\n")
         self.process.stdin.flush()
 
-    def ask(self, command, deadline=DEADLINE_S):
+    def call(self, command, deadline=DEADLINE_S):
         self.send(command)
         return self.receive(deadline)
 
-    def need(self, command, deadline=DEADLINE_S):
-        """ask(), and the answer is ok."""
-        answer = self.ask(command, deadline)
+    def call_ok(self, command, deadline=DEADLINE_S):
+        """Sends the command. Returns the reply, which must be ok."""
+        answer = self.call(command, deadline)
         if not answer["ok"]:
             raise AssertionError(f"{self.name}: {command}: {answer['code']}: {answer['message']}")
         return answer
 
     def wait_for_attempts(self, count):
-        """So many more transactions have ended, or the client has."""
+        """Waits until `count` more attempts have ended, or the client has ended."""
         def ended():
             with open(self.history_path, encoding="utf-8") as file:
                 return sum('"event":"end"' in line for line in file)
@@ -219,13 +219,13 @@ class Client(Process):
              f"{self.name} makes {count} attempts")
 
     def finish(self, deadline=DEADLINE_S):
-        """End of its commands; the exit code."""
+        """Closes the client's stdin, which ends it. Returns the exit code."""
         self.process.stdin.close()
         return self.wait(deadline)
 
 
 class Cluster:
-    """Commit manager, storage nodes and clients in one folder. A `with` block ends them all."""
+    """A commit manager, storage nodes and clients in one folder. All of them end with the `with` block."""
 
     def __init__(self, nodes=2, lease_s=LEASE_S, node_lease_s=NODE_LEASE_S, manager_options=(), node_options=(),
                  manager_pause=None, durable=True, client_options=()):
@@ -236,14 +236,14 @@ class Cluster:
             self.manager_options += ["--data", os.path.join(self.folder, "manager-data")]
         self.node_options = ["--memory", "64MiB", "--page", "256KiB", "--no-huge-pages", *node_options]
         self.client_options = client_options
-        self.node_options_of = {}  # name -> more of them
+        self.node_options_of = {}  # name -> additional options
         self.count = nodes
         self.manager = Process("manager", self.folder)
         self.nodes = [Process(f"node-{i + 1}", self.folder) for i in range(nodes)]
         self.addresses = {}  # name -> data address
         self.clients = {}
         self.manager_pause = manager_pause
-        self.node_pause = None  # for the first start of each
+        self.node_pause = None  # for the first start of each node
 
     def __enter__(self):
         self.start()
@@ -265,7 +265,7 @@ class Cluster:
 
     @property
     def client_address(self):
-        """Where clients find it."""
+        """The commit manager's address for clients."""
         return self.address
 
     def note_address(self, process):
@@ -273,7 +273,7 @@ class Cluster:
         self.addresses[process.name] = match.group(1)
 
     def start_manager(self, pause=None):
-        """Also again: at the address that it had."""
+        """Starts the commit manager, and waits until it serves. A restart uses the previous address."""
         self.launch_manager(pause)
         self.note_address(self.manager)
 
@@ -288,12 +288,12 @@ class Cluster:
                     *self.node_options, *self.node_options_of.get(node.name, [])], pause)
 
     def start_node(self, node, pause=None):
-        """Also again: at the address that it had."""
+        """Starts the node, and waits until it serves. A restart uses the previous address."""
         self.launch_node(node, pause)
         self.note_address(node)
 
     def client(self, name, pause=None, address=None):
-        """A new client that waits for commands."""
+        """Starts a client that waits for commands."""
         client = Client(name, self.folder, address or self.client_address, self.client_options)
         self.clients[name] = client
         client.begin("console", pause=pause)
@@ -301,14 +301,14 @@ class Cluster:
         return client
 
     def transfers(self, name, seconds, seed=1, fibers=8, keys=ACCOUNTS, pause=None, address=None, first_insert=None):
-        """A new client that runs random transactions for so long; receive() gives its summary."""
+        """Starts a client that runs random transactions for `seconds`. Afterwards receive() returns its summary."""
         client = self.launch_transfers(name, seconds, seed, fibers, keys, pause, address, first_insert)
         client.session = client.receive()["session"]
         return client
 
     def launch_transfers(self, name, seconds, seed=1, fibers=8, keys=ACCOUNTS, pause=None, address=None,
                          first_insert=None):
-        """The same without waiting for its session."""
+        """Does the same as transfers(), but does not wait for the client's session."""
         client = Client(name, self.folder, address or self.client_address, self.client_options)
         if first_insert is None:
             first_insert = 1_000_000 * (1 + len(self.clients))
@@ -318,7 +318,7 @@ class Cluster:
         return client
 
     def loam(self, *arguments):
-        """The operator's program; its output."""
+        """Runs the program `loam`, which must succeed. Returns its output."""
         done = subprocess.run([LOAM, *map(str, arguments), "--connect", self.address], capture_output=True, text=True,
                               timeout=DEADLINE_S, check=False)
         if done.returncode != 0:
@@ -326,7 +326,7 @@ class Cluster:
         return done.stdout
 
     def wait_until_fenced(self, client, times=1):
-        """The session of this client is refused by every storage node; `times` of its sessions, one after another."""
+        """Waits until every storage node refuses the requests of `times` sessions of the client."""
         def fenced():
             log = self.manager.log()
             sessions = re.findall(rf"session (\d+) \({re.escape(client.name)}\) ended", log)
@@ -356,7 +356,7 @@ class Cluster:
 
 
 class ClusterTest(unittest.TestCase):
-    """Each test has a cluster of its own, with accounts in it, and ends with a check of what all clients saw."""
+    """Each test has a cluster of its own with accounts. Tests end with check_history()."""
 
     cluster = None
 
@@ -380,13 +380,13 @@ class ClusterTest(unittest.TestCase):
         self.cluster = self.make_cluster()
         self.cluster.start()
         self.guide = self.cluster.client("guide")
-        self.guide.need(f"load {ACCOUNTS} {BALANCE}")
+        self.guide.call_ok(f"load {ACCOUNTS} {BALANCE}")
 
     def check_history(self, total=ACCOUNTS * BALANCE):
-        """What all clients saw fits together and fits the end. Nobody writes any more when this is called."""
+        """Checks that the histories agree with each other and with the final state. No client writes any more."""
         reader = self.cluster.client("final")
-        # The commit manager may have restarted a moment ago, and not answer begins yet.
-        final = poll(lambda: reader.ask("scan").get("records"), "a scan at the end")
+        # A commit manager that has just restarted may not answer begins yet.
+        final = poll(lambda: reader.call("scan").get("records"), "a scan at the end")
         checked = self.cluster.history().check(final=final, total=total)
         self.assertEqual(checked.violations, [], "\n".join(checked.violations[:20]))
         return checked

@@ -1,4 +1,5 @@
-// Dead clients of a whole cluster in one process, over TCP: their transactions end as the rules say, and in time.
+// Recovery of dead clients in a whole cluster in one process, over TCP: their transactions end as the rules demand,
+// and in time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,9 +19,9 @@
 #include <loam/commit/manager.h>
 #include <loam/storage/node.h>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
+#include "client-lib/testing/cluster_test_fixture.h"
 #include "common/base/env.h"
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 #include "tests/integration/dead_test_client.h"
 
 namespace loam::client {
@@ -32,8 +33,8 @@ using wire::RecordId;
 constexpr uint64_t kLeaseNs = 500'000'000;
 constexpr int64_t kOld = 100;
 constexpr int64_t kNew = 7;
-/// Beyond the lease: fence, recovery, and the poll of the test. It takes 10 ms where nothing else runs;
-/// the limit is for machines that do other things, too.
+/// Time beyond the lease for the fence, recovery and the poll of the test. It takes 10 ms on an idle machine; the
+/// limit leaves room for other load.
 constexpr double kRecoveryMs = 500;
 
 double ms_since(Clock::time_point begin) {
@@ -46,7 +47,7 @@ T take(Result<T> result) {
   return std::move(result).value();
 }
 
-class RecoveredCluster : public ::testing::Test {
+class ClusterRecoveryTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kKeys = 8;
 
@@ -100,7 +101,7 @@ class RecoveredCluster : public ::testing::Test {
     return all;
   }
 
-  /// Adds one to every balance; kConflict while a dead transaction holds a record.
+  /// Adds one to every balance. kConflict while an open transaction of a dead client holds a record.
   Status add_one() {
     LOAM_ASSIGN_OR_RETURN(Transaction tx, client_->begin());
     for (uint64_t key = 0; key < kKeys; ++key) {
@@ -110,12 +111,13 @@ class RecoveredCluster : public ::testing::Test {
     }
     return tx.commit();
   }
-  /// Milliseconds until everything can be written again.
+  /// Milliseconds until every record can be written again.
   double ms_until_writable(Clock::time_point begin) {
     for (;;) {
       const Status status = add_one();
       if (status.ok()) return ms_since(begin);
-      // While the commit manager restarts: the session has ended, and no begin is answered before recovery has.
+      // These codes occur while the commit manager restarts: the session has ended, and begins are not answered
+      // before the end of recovery.
       const bool passing =
           status == StatusCode::kConflict || status == StatusCode::kUnavailable || status == StatusCode::kFenced;
       if (!passing || ms_since(begin) > 20'000) {
@@ -138,7 +140,7 @@ class RecoveredCluster : public ::testing::Test {
     });
   }
 
-  /// Intents go when a publication has said that their transactions are complete.
+  /// Storage nodes drop intents when a publication covers their transactions.
   bool wait_until_intents_are_gone(const std::vector<TransactionId>& ids) {
     DeadTestClient witness(manager_->address());
     return testing::eventually([&] { return witness.intents(ids) == 0; });
@@ -157,7 +159,8 @@ class RecoveredCluster : public ::testing::Test {
   Buffer row_;
 };
 
-/// The steps of R1 and R2, each with all before it that belong to the same road.
+/// The steps of a commit (R1, commit order) and of an abort (R2, abort order). Each step includes all earlier steps
+/// of the same procedure.
 enum class Step {
   kBegun,
   kSomeWritten,
@@ -169,9 +172,10 @@ enum class Step {
   kCompletedAborted,
 };
 
-class DeadAt : public RecoveredCluster, public ::testing::WithParamInterface<std::pair<Step, const char*>> {
+class ClientKilledAtStep : public ClusterRecoveryTest,
+                           public ::testing::WithParamInterface<std::pair<Step, const char*>> {
  protected:
-  /// Goes as far as `last`.
+  /// Executes the steps up to `last`.
   void play(DeadTestClient& client, TransactionId id, Step last) const {
     const std::vector<RecordId> all = records();
     const std::vector<RecordId> some(all.begin(), all.begin() + 3);
@@ -185,7 +189,7 @@ class DeadAt : public RecoveredCluster, public ::testing::WithParamInterface<std
   }
 };
 
-TEST_P(DeadAt, EndsAsTheRulesSay) {
+TEST_P(ClientKilledAtStep, LeavesAllOrNothing) {
   const Step step = GetParam().first;
   TransactionId id;
   Clock::time_point died;
@@ -213,7 +217,7 @@ TEST_P(DeadAt, EndsAsTheRulesSay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Steps, DeadAt,
+    Steps, ClientKilledAtStep,
     ::testing::Values(std::pair{Step::kBegun, "Begun"}, std::pair{Step::kSomeWritten, "SomeWritten"},
                       std::pair{Step::kAllWritten, "AllWritten"}, std::pair{Step::kCompleteSent, "CompleteSent"},
                       std::pair{Step::kCompletedCommitted, "CompletedCommitted"},
@@ -223,12 +227,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 #ifdef LOAM_ASSERTIONS
 
-/// The commit manager stops when its recoverer is at a step, and is started again.
-class StoppedAt : public RecoveredCluster, public ::testing::WithParamInterface<const char*> {};
+/// The commit manager stops when its recoverer reaches a step, and is started again.
+class ManagerRestartedAtStep : public ClusterRecoveryTest, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(StoppedAt, GoesOnAfterARestart) {
+TEST_P(ManagerRestartedAtStep, CompletesAfterManagerRestart) {
   std::vector<TransactionId> ids;
-  std::atomic<int> reached{0}, stopping{0};  // relaxed: flags, nothing is read behind them
+  std::atomic<int> reached{0}, stopping{0};  // relaxed: the flags publish no other data
   {
     DeadTestClient dead(manager_->address());
     ids = {dead.begin(), dead.begin()};
@@ -244,10 +248,10 @@ TEST_P(StoppedAt, GoesOnAfterARestart) {
       while (stopping.load(std::memory_order_relaxed) == 0) std::this_thread::yield();
     });
     EXPECT_TRUE(testing::eventually([&] { return reached.load(std::memory_order_relaxed) == 1; }))
-        << "the recoverer does not come by " << GetParam();
+        << "the recoverer does not reach " << GetParam();
     const std::string address = manager_->address();
     std::thread release([&] {
-      const auto stopped = Clock::now();  // stop() has told the recoverer by then, or a moment later
+      const auto stopped = Clock::now();  // stop() tells the recoverer at about this moment
       while (ms_since(stopped) < 20) std::this_thread::yield();
       stopping.store(1, std::memory_order_relaxed);
     });
@@ -267,15 +271,15 @@ TEST_P(StoppedAt, GoesOnAfterARestart) {
   EXPECT_TRUE(wait_until_intents_are_gone(ids));
 }
 
-INSTANTIATE_TEST_SUITE_P(Steps, StoppedAt,
+INSTANTIATE_TEST_SUITE_P(Steps, ManagerRestartedAtStep,
                          ::testing::Values("recoverer.intents_read", "recoverer.indexes_undone", "recoverer.reverted"),
                          [](const auto& instance) { return std::string(instance.param).substr(10); });
 
 #endif
 
-TEST_F(RecoveredCluster, EndsManyTransactionsOfOneClient) {
+TEST_F(ClusterRecoveryTest, EndsManyTransactionsOfOneClient) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr uint32_t kTransactions = 2'000;  // the sanitizers look at the code, not at the rate
+  constexpr uint32_t kTransactions = 2'000;  // fewer, because sanitizers make the run slow
 #else
   constexpr uint32_t kTransactions = 8'000;  // below kMaxOpenPerSession
 #endif
@@ -301,7 +305,7 @@ TEST_F(RecoveredCluster, EndsManyTransactionsOfOneClient) {
   ASSERT_TRUE(testing::eventually([&] {
     begun = Clock::now();
     const auto core = manager_->statistics().core;
-    return core.orphaned_open + core.recovered_aborted >= kTransactions;
+    return core.orphaned_transactions + core.recovered_aborted >= kTransactions;
   }));
   ASSERT_TRUE(wait_until_nothing_is_left());
   const double seconds = ms_since(begun) / 1'000;

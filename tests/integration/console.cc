@@ -23,7 +23,7 @@ Result<Number> number(std::string_view word) {
   return value;
 }
 
-/// "add:7=-3"
+/// Parses a change, for example "add:7=-3".
 Result<Change> change(std::string_view word) {
   const size_t colon = word.find(':');
   if (colon == std::string_view::npos) return wrong(word);
@@ -56,9 +56,9 @@ Result<std::vector<Change>> changes_of(const std::vector<std::string>& words) {
   return changes;
 }
 
-std::string records_json(const std::vector<SeenRecord>& records) {
+std::string records_json(const std::vector<ObservedRecord>& records) {
   std::string out = "\"records\":[";
-  for (const SeenRecord& record : records) {
+  for (const ObservedRecord& record : records) {
     if (&record != records.data()) out += ',';
     out += '[' + std::to_string(record.key.value) + ',' + std::to_string(record.version.value) + ',' +
            std::to_string(record.balance) + ']';
@@ -90,14 +90,14 @@ std::string Console::begin(uint64_t count) {
 std::string Console::prepare(const Words& words) {
   const auto changes = changes_of(words);
   if (!changes.ok()) return json_status(changes.status());
-  prepared_ = accounts_.prepare(*changes);
+  prepared_ = accounts_.run_until_commit(*changes);
   return json_attempt(prepared_->attempt);
 }
 
 std::string Console::look() {
   std::vector<Key> keys;
-  for (const SeenRecord& read : prepared_->attempt.reads) keys.push_back(read.key);
-  std::vector<SeenRecord> seen;
+  for (const ObservedRecord& read : prepared_->attempt.reads) keys.push_back(read.key);
+  std::vector<ObservedRecord> seen;
   const auto records = prepared_->transaction->get_many(table_, keys);
   for (size_t i = 0; i < records.size(); ++i) {
     if (records[i].ok()) {
@@ -167,7 +167,7 @@ std::string Console::answer(const Words& words) {
   if (command == "commit" || command == "look" || command == "release") {
     if (!prepared_ || !prepared_->transaction) return json_status(wrong(command));
     if (command == "look") return look();
-    Prepared prepared = *std::exchange(prepared_, std::nullopt);
+    BufferedTransaction prepared = *std::exchange(prepared_, std::nullopt);
     if (command == "commit") return json_attempt(accounts_.finish(std::move(prepared)));
     return json_status(prepared.transaction->abort());
   }

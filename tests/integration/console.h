@@ -1,4 +1,4 @@
-// A client that a test leads by the hand: commands on stdin, one JSON object a command on stdout.
+// A client that a test drives: it reads commands from stdin and writes one JSON object for each command to stdout.
 #pragma once
 
 #include <optional>
@@ -12,21 +12,21 @@
 
 namespace loam::integration {
 
-/// Commands, words between blanks:
+/// The commands. Blanks separate words:
 ///
 ///     load COUNT BALANCE             accounts 1 … COUNT
 ///     transact CHANGE…               one transaction: read:KEY add:KEY=AMOUNT insert:KEY=AMOUNT remove:KEY
-///     prepare CHANGE…                the same up to the commit
-///     commit                         what was prepared; together they answer what transact does
-///     begin COUNT                    so many transactions that are begun and aborted; the first id, the last
-///     look                           the reads of what was prepared, once more
-///     release                        aborts what was prepared
+///     prepare CHANGE…                reads and buffers the writes of a transaction
+///     commit                         commits the prepared transaction; the two answers together are that of transact
+///     begin COUNT                    begins and aborts COUNT transactions; answers the first and the last id
+///     look                           repeats the reads of the prepared transaction
+///     release                        aborts the prepared transaction
 ///     writable MILLISECONDS KEY…     tries to write all these, again and again, until that commits
 ///     sum · scan                     the total; every record as [key, version, balance]
 ///     create NAME int64|text         another table with one field of that type
 ///     session                        the session's number
 ///
-/// Every answer has the members of json_status. Ends at the end of stdin.
+/// Every answer has the members of json_status. The console ends at the end of stdin.
 class Console {
  public:
   Console(client::Client& client, Accounts& accounts, const client::Table& table)
@@ -48,7 +48,7 @@ class Console {
   client::Client& client_;
   Accounts& accounts_;
   const client::Table table_;
-  std::optional<Prepared> prepared_;
+  std::optional<BufferedTransaction> prepared_;
 };
 
 }  // namespace loam::integration

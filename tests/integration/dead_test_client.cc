@@ -6,27 +6,27 @@
 #include <utility>
 
 #include "common/base/assert.h"
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 
 namespace loam::client {
 namespace {
 
-constexpr uint64_t kPatienceNs = std::chrono::nanoseconds(testing::kPatience).count();
+constexpr uint64_t kPatienceNs = std::chrono::nanoseconds(testing::kTestTimeout).count();
 
 std::unique_ptr<rpc::Channel> make_channel(rpc::Worker& worker, std::string address, const wire::Attach* attach) {
   rpc::Channel::Options options;
   options.address = std::move(address);
   options.name = "a server";
   if (attach != nullptr) {
-    options.greeting = [attach = *attach](Buffer& out) { wire::encode_message(attach, 0, out); };
+    options.startup_message = [attach = *attach](Buffer& out) { wire::encode_message(attach, 0, out); };
   }
   return std::make_unique<rpc::Channel>(worker.transport(), std::move(options), [&worker] { return worker.now_ns(); });
 }
 
 }  // namespace
 
-/// Lets the links meet their deadlines.
-class DeadTestClient::Hook final : public rpc::RoundHook {
+/// Calls the channels at each poll, so that they meet their deadlines.
+class DeadTestClient::Hook final : public rpc::PollHook {
  public:
   explicit Hook(DeadTestClient& client) : client_(client) {}
   uint64_t before_poll() override {
@@ -53,7 +53,7 @@ Reply DeadTestClient::ask(rpc::Channel& channel, const M& message) {
   worker_->call([&] { reply.emplace(rpc::call<Reply>(channel, message, worker_->now_ns() + kPatienceNs)); });
   LOAM_CHECK(reply.has_value(), "no fiber");
   if (!reply->ok()) std::fprintf(stderr, "%s\n", reply->status().to_string().c_str());
-  LOAM_CHECK(reply->ok(), "a step of the client fails");
+  LOAM_CHECK(reply->ok(), "a request of the client failed");
   return std::move(*reply).value();
 }
 
@@ -68,7 +68,7 @@ DeadTestClient::DeadTestClient(const std::string& manager_address) {
     manager_ = make_channel(*worker_, manager_address, nullptr);
     worker_->set_hook(hook_.get());
   });
-  opened_ = ask<wire::SessionOpened>(*manager_, wire::OpenSession{"dead client", {}, 0});
+  opened_ = ask<wire::OpenSessionReply>(*manager_, wire::OpenSession{"dead client", {}, 0});
 }
 
 DeadTestClient::~DeadTestClient() {
@@ -89,7 +89,7 @@ DeadTestClient::~DeadTestClient() {
 
 rpc::Channel& DeadTestClient::node(NodeId id) {
   rpc::Channel* found = nullptr;
-  worker_->call([&] {  // the hook goes through the links there
+  worker_->call([&] {  // on the worker's thread, because the hook uses the channels there
     const auto made = nodes_.find(id);
     if (made != nodes_.end()) {
       found = made->second.get();
@@ -106,7 +106,7 @@ rpc::Channel& DeadTestClient::node(NodeId id) {
 // ---- steps ---------------------------------------------------------------------------------------------------------
 
 TransactionId DeadTestClient::begin(uint32_t count) {
-  const auto begun = ask<wire::Begun>(*manager_, wire::Begin{count, false});
+  const auto begun = ask<wire::BeginReply>(*manager_, wire::Begin{count, false});
   snapshot_ = begun.snapshot;
   return begun.first_id;
 }
@@ -118,27 +118,27 @@ void DeadTestClient::update(TransactionId id, const std::vector<wire::RecordId>&
     message.snapshot = snapshot_;
     message.operations.push_back({wire::WriteKind::kUpdate, record, row});
     const auto reply = ask<wire::WriteReply>(node(owner(record)), message);
-    LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a write is refused");
+    LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a write was refused");
   }
 }
 
 void DeadTestClient::revert(TransactionId id, const std::vector<wire::RecordId>& records) {
   for (const wire::RecordId& record : records) {
     const auto reply = ask<wire::RevertReply>(node(owner(record)), wire::Revert{id, {record}});
-    LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a revert is refused");
+    LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a revert was refused");
   }
 }
 
 void DeadTestClient::complete(TransactionId id, bool committed) {
-  ask<wire::Completed>(*manager_, wire::Complete{{{id, committed}}});
+  ask<wire::CompleteReply>(*manager_, wire::Complete{{{id, committed}}});
 }
 
 void DeadTestClient::send_complete(TransactionId id, bool committed) {
   worker_->call([&] {
     const Status spawned = worker_->scheduler().spawn([this, id, committed] {
-      // The answer does not matter: the client is dead by then.
-      static_cast<void>(
-          rpc::call<wire::Completed>(*manager_, wire::Complete{{{id, committed}}}, worker_->now_ns() + kPatienceNs));
+      // The reply is ignored, because the client is dead by then.
+      static_cast<void>(rpc::call<wire::CompleteReply>(*manager_, wire::Complete{{{id, committed}}},
+                                                       worker_->now_ns() + kPatienceNs));
     });
     LOAM_CHECK(spawned.ok(), "no fiber");
     worker_->scheduler().yield();
@@ -153,14 +153,14 @@ void DeadTestClient::write_tree_node(const wire::RecordId& record, Version expec
   message.operations.push_back({kind, {}, record, expected, row});
   message.intents = intents;
   const auto reply = ask<wire::PlainWriteReply>(node(owner(record)), message);
-  LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a write of a tree's node is refused");
+  LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a write of a tree node was refused");
 }
 
 void DeadTestClient::leave_open(TransactionId first, const std::vector<std::vector<wire::RecordId>>& records,
                                 Bytes row) {
   constexpr size_t kBetweenRenewals = 50;
   for (size_t i = 0; i < records.size(); ++i) {
-    if (i % kBetweenRenewals == 0) ask<wire::SessionRenewed>(*manager_, wire::RenewSession{});
+    if (i % kBetweenRenewals == 0) ask<wire::RenewSessionReply>(*manager_, wire::RenewSession{});
     update(TransactionId(first.value + i), records[i], row);
   }
 }

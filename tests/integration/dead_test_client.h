@@ -1,4 +1,4 @@
-// A client that does the steps of a commit one by one, and dies where a test says.
+// A client that executes the steps of a commit one by one, and dies where a test demands it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace loam::client {
 
-/// A session of its own, played by hand. Every step blocks the test's thread until it is answered. The destructor drops
-/// the connections without a word: for the cluster the client is dead.
+/// A session whose messages the test sends one by one. Every step blocks the test's thread until it is answered. The
+/// destructor closes the connections without ending the session, so the cluster sees a dead client.
 class DeadTestClient {
  public:
   explicit DeadTestClient(const std::string& manager_address);
@@ -25,20 +25,21 @@ class DeadTestClient {
 
   SessionId session() const { return opened_.session; }
 
-  /// The first of `count` ids; all have one snapshot.
+  /// Begins `count` transactions in one snapshot; returns the first id.
   TransactionId begin(uint32_t count = 1);
   void update(TransactionId id, const std::vector<wire::RecordId>& records, Bytes row);
   void revert(TransactionId id, const std::vector<wire::RecordId>& records);
-  /// Writes a node of an index's tree that carries these changes of a transaction (R5). `expected` 0: the node is new.
+  /// Writes a node of an index's tree with intents for a transaction's changes of the index (R5, intents before
+  /// answers). `expected` 0: the node is new.
   void write_tree_node(const wire::RecordId& node, Version expected, Bytes row,
                        const std::vector<wire::IndexIntent>& intents);
   void complete(TransactionId id, bool committed);
-  /// Complete without waiting for the answer: it has left this process when the function returns.
+  /// Sends Complete without waiting for the reply. The message has left this process when the function returns.
   void send_complete(TransactionId id, bool committed);
-  /// Updates of many transactions, `records[i]` written by id `first` + i.
+  /// Updates the records of many transactions and leaves them open: id `first` + i writes `records[i]`.
   void leave_open(TransactionId first, const std::vector<std::vector<wire::RecordId>>& records, Bytes row);
 
-  /// Intents of these transactions that storage nodes still name.
+  /// Number of intents of these transactions at all storage nodes.
   size_t intents(const std::vector<TransactionId>& ids);
 
  private:
@@ -52,7 +53,7 @@ class DeadTestClient {
   std::unique_ptr<Hook> hook_;
   std::unique_ptr<rpc::Channel> manager_;
   std::map<NodeId, std::unique_ptr<rpc::Channel>> nodes_;
-  wire::SessionOpened opened_;
+  wire::OpenSessionReply opened_;
   Snapshot snapshot_;
 };
 

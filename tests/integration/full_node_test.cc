@@ -1,4 +1,4 @@
-// A storage node that is full: what makes room goes through, indexes and all, and so do reads (R6).
+// A storage node with full memory: removes succeed, also with indexes, and so do reads (R6, room before the claim).
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -7,8 +7,8 @@
 
 #include <loam/client/client.h>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
-#include "common/testing/patience.h"
+#include "client-lib/testing/cluster_test_fixture.h"
+#include "common/testing/eventually.h"
 
 namespace loam::client {
 namespace {
@@ -29,7 +29,7 @@ TEST(FullNodeTest, RecordsWithIndexesAreReadAndRemoved) {
   const Index by_number =
       client->create_index("by_number", table, {{"number"}}, {.unique = true, .on_progress = {}}).value();
   const Buffer note(300);
-  // Scattered over the leaves.
+  // Spreads the names over all leaves.
   const auto name = [](uint64_t key) { return "name " + std::to_string(key * 7'919 % 100'003); };
   const auto insert = [&](uint64_t first, uint64_t count) {
     return client->run_transaction([&](Transaction& tx) {
@@ -41,8 +41,8 @@ TEST(FullNodeTest, RecordsWithIndexesAreReadAndRemoved) {
     });
   };
   uint64_t records = 0;
-  // Garbage collection may make some room yet: full is what stays so.
-  // Batches first, then single records, until not even those fit.
+  // Garbage collection may free some room meanwhile, so the node counts as full only if it refuses many inserts.
+  // Batches come first, then single records, until not even those fit.
   for (int refused = 0; refused < 200;) {
     const uint64_t count = refused < 20 ? kBatch : 1;
     const Status status = insert(records, count);

@@ -28,7 +28,7 @@ std::string_view name_of(WrittenRecord::Kind kind) {
   return "";
 }
 
-/// Whether a transaction with this answer took place, by the promise of Transaction::commit().
+/// The outcome of a transaction with this status, by the contract of Transaction::commit().
 std::string_view outcome_of(const Status& status) {
   if (status.ok()) return "committed";
   return status == StatusCode::kUnknownOutcome ? "unknown" : "aborted";
@@ -58,7 +58,7 @@ std::string json_attempt(const Attempt& attempt) {
   std::string out = number("n", attempt.number) + number("id", attempt.id.value) +
                     number("requested", attempt.requested_ns) + number("begun", attempt.begun_ns);
   out += "\"reads\":[";
-  for (const SeenRecord& read : attempt.reads) {
+  for (const ObservedRecord& read : attempt.reads) {
     if (&read != attempt.reads.data()) out += ',';
     out += '[' + std::to_string(read.key.value) + ',' + std::to_string(read.version.value) + ',' +
            std::to_string(read.balance) + ']';
@@ -97,14 +97,14 @@ void History::append(std::string_view event, const std::string& members) {
   }
 }
 
-void History::attempting(const Attempt& attempt) { append("attempt", json_attempt(attempt)); }
+void History::record_attempt(const Attempt& attempt) { append("attempt", json_attempt(attempt)); }
 
-void History::ended(const Attempt& attempt) {
+void History::record_outcome(const Attempt& attempt) {
   append("end", number("n", attempt.number) + number("id", attempt.id.value) +
                     "\"outcome\":" + json_text(outcome_of(attempt.status)) + "," + json_status(attempt.status));
 }
 
-void History::summed(uint64_t requested_ns, int64_t sum) {
+void History::record_sum(uint64_t requested_ns, int64_t sum) {
   append("sum", number("requested", requested_ns) + "\"sum\":" + std::to_string(sum));
 }
 

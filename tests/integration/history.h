@@ -1,4 +1,4 @@
-// What a client of a tested cluster has done and seen, told line by line so that its death loses nothing.
+// The record of everything that a client of a tested cluster did and saw; it survives the client's death.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace loam::integration {
 
-/// A record as a transaction read it; version 0: there was none.
-struct SeenRecord {
+/// A record as a transaction read it. Version 0: there was no record.
+struct ObservedRecord {
   Key key;
   Version version;
   int64_t balance = 0;
@@ -27,36 +27,36 @@ struct WrittenRecord {
   int64_t balance = 0;  // 0 for kRemove
 };
 
-/// One transaction as its application knows it. Times are CLOCK_MONOTONIC: one clock for all processes of a host.
+/// One transaction, as its application saw it. Times are CLOCK_MONOTONIC, which all processes of a host share.
 struct Attempt {
-  uint64_t number = 0;        // of this client's attempts; History gives it
-  TransactionId id;           // 0: read-only, or begin failed
+  uint64_t number = 0;        // number among this client's attempts; History assigns it
+  TransactionId id;           // 0: a read-only transaction, or begin failed
   uint64_t requested_ns = 0;  // before begin was called
-  uint64_t begun_ns = 0;      // after it returned
+  uint64_t begun_ns = 0;      // after begin returned
   uint64_t ended_ns = 0;      // after commit or abort returned
-  std::vector<SeenRecord> reads;
+  std::vector<ObservedRecord> reads;
   std::vector<WrittenRecord> writes;
-  Status status;  // of whichever step ended it
+  Status status;  // status of the step that ended the transaction
 };
 
-/// "text" in JSON.
+/// The text as a JSON string, with quotes.
 std::string json_text(std::string_view text);
-/// {"ok":…,"code":…,"message":…} without the braces.
+/// "ok":…,"code":…,"message":… (without braces).
 std::string json_status(const Status& status);
-/// The attempt's members without the braces, its status among them.
+/// The members of the attempt, its status included, without braces.
 std::string json_attempt(const Attempt& attempt);
 
-/// Appends JSON lines to a file, each in one write(2): what was told stays told when this process is killed.
-/// tests/integration/history.py reads them.
+/// Appends JSON lines to a file, each by one write(2), so that every line survives when this process is killed.
+/// tests/integration/history.py reads the file.
 ///
 ///     {"event":"attempt", …}  before commit is called (or instead): from here on it may have happened
 ///     {"event":"end", …}      the outcome, as the application saw it
 ///     {"event":"sum", …}      the total balance in one snapshot, by a scan
 ///
-/// Any thread.
+/// Threads: any.
 class History {
  public:
-  /// An empty path: nothing is written. Aborts the process if the file cannot be opened.
+  /// An empty path turns the history off. Aborts the process if the file cannot be opened.
   History(const std::string& path, std::string client);
   ~History();
   History(const History&) = delete;
@@ -64,9 +64,9 @@ class History {
 
   const std::string& client() const { return client_; }
   uint64_t next_number() { return 1 + numbers_.fetch_add(1, std::memory_order_relaxed); }  // only unique
-  void attempting(const Attempt& attempt);
-  void ended(const Attempt& attempt);
-  void summed(uint64_t requested_ns, int64_t sum);
+  void record_attempt(const Attempt& attempt);
+  void record_outcome(const Attempt& attempt);
+  void record_sum(uint64_t requested_ns, int64_t sum);
 
  private:
   void append(std::string_view event, const std::string& members);

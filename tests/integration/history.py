@@ -1,24 +1,24 @@
-"""Checks what the clients of a cluster have told (history.h) against snapshot isolation.
+"""Checks the histories of a cluster's clients (history.h) against snapshot isolation.
 
     checked = History.read(paths).check(final=[[key, version, balance], ...], total=5000)
     assert not checked.violations, "\n".join(checked.violations)
 
-The workload makes this possible without search: every transaction reads all that it writes, before it writes; a version
-is the id of the transaction that wrote it; a key is inserted once. So the committed writers of a key, in the order of
-their ids, must each have read what the one before has written. All times are of one clock.
+The check needs no search because of three properties of the workload: a transaction reads every record before it writes
+it; a version is the id of the transaction that wrote it; and a key is inserted once. The committed writers of a key, in
+the order of their ids, must therefore each have read the version of the previous writer. All times come from one clock.
 
-What is found, each with its own word at the head of the message:
+The kinds of violations; each message begins with its kind:
 
-* `reused id`, `id order`: an id was given twice, or a later begin got a lower one (R12)
-* `dirty read`: a version that nobody has committed, or of a transaction that was aborted
-* `wrong value`: a version whose balance is not what its transaction wrote
-* `lost update`: two committed transactions changed one and the same version
-* `fractured read`: one write of a transaction was seen, and another was not
-* `long fork`: two snapshots, of which each has something that the other has not
-* `stale read`: a commit that was acknowledged before the begin is not seen
-* `future read`: a commit that was not even asked for at the begin is seen
-* `missing write`: an acknowledged commit, or half of an unknown one, is not in the final state
-* `total`: money was made or lost
+* `reused id`, `id order`: two transactions have the same id, or a later begin got a lower id (R12, ids at begin)
+* `dirty read`: a transaction read a version that no committed transaction wrote
+* `wrong value`: a transaction read a version with another balance than its writer wrote
+* `lost update`: two committed transactions replaced the same version
+* `fractured read`: a snapshot contains one write of a transaction, and lacks another one
+* `long fork`: two snapshots each contain a write that the other lacks
+* `stale read`: a snapshot lacks a commit that was acknowledged before the transaction requested its begin
+* `future read`: a snapshot contains a commit that was requested after the transaction had begun
+* `missing write`: the final state lacks an acknowledged commit, or a part of a commit with an unknown outcome
+* `total`: the sum of all balances has changed
 """
 
 import bisect
@@ -29,7 +29,7 @@ import json
 
 INSERT, UPDATE, REMOVE = "insert", "update", "remove"
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
-ABSENT = 0  # version of a record that is not there
+ABSENT = 0  # version of a record that does not exist
 
 
 @dataclasses.dataclass
@@ -39,7 +39,7 @@ class Transaction:
     id: int  # 0: read-only
     requested: int
     begun: int
-    asked: int  # for its commit
+    asked: int  # moment of the commit request
     reads: dict  # key -> (version, balance)
     writes: dict  # key -> (kind, balance)
     outcome: str = UNKNOWN
@@ -50,14 +50,14 @@ class Transaction:
         return f"{name} of {self.client} ({self.outcome})"
 
 
-class Checked:
+class CheckResult:
     """The outcome of a check."""
 
     def __init__(self):
         self.violations = []
-        self.committed = 0  # transactions, those among them that were unknown to their application
-        self.resolved = 0  # unknown ones that took place
-        self.vanished = 0  # unknown ones that did not
+        self.committed = 0  # transactions, including those whose outcome their application did not know
+        self.resolved = 0  # transactions with an unknown outcome that took place
+        self.vanished = 0  # transactions with an unknown outcome that did not take place
         self.reads = 0
 
     def report(self, kind, text):
@@ -67,7 +67,7 @@ class Checked:
 class History:
     def __init__(self):
         self.transactions = []
-        self.ids = []  # (requested, begun, id, who) of every begin that was told
+        self.ids = []  # (requested, begun, id, who) of every begin in the histories
         self.sums = []
 
     @classmethod
@@ -79,7 +79,7 @@ class History:
         return history
 
     def add(self, events):
-        """The events of one file, in its order."""
+        """Adds the events of one file, in the order of the file."""
         open_attempts = {}
         for event in events:
             who = (event["client"], event.get("n"))
@@ -100,7 +100,8 @@ class History:
                 self.sums.append(event)
 
     def check(self, final=None, total=None):
-        """`final`: every record at the end, when nobody writes any more. `total`: what all balances always add up to."""
+        """Returns the CheckResult. `final`: every record at the end, when no client writes. `total`: the constant sum
+        of all balances."""
         return _Check(self, final, total).run()
 
 
@@ -109,10 +110,10 @@ class _Check:
         self.history = history
         self.final = None if final is None else {key: (version, balance) for key, version, balance in final}
         self.total = total
-        self.found = Checked()
+        self.found = CheckResult()
         self.by_id = {}
         self.chains = {}  # key -> its committed writers in the order of versions
-        self.positions = {}  # key -> {version: place in the chain, from 1}
+        self.positions = {}  # key -> {version: position in the chain, from 1}
 
     def run(self):
         self.ids()
@@ -147,7 +148,8 @@ class _Check:
     # ---- which transactions took place -----------------------------------------------------------------------------
 
     def evidence(self):
-        """Whatever was seen must be of a committed transaction; an unknown one that was seen took place."""
+        """Checks every version that was read. A transaction with an unknown outcome took place if a write of it was
+        read."""
         for reader in self.history.transactions:
             for key, (version, balance) in reader.reads.items():
                 self.found.reads += 1
@@ -168,7 +170,7 @@ class _Check:
             return
         writer = self.by_id.get(version)
         if writer is None or writer.writes.get(key, (REMOVE, 0))[0] == REMOVE:
-            self.found.report("dirty read", f"{who} saw version {version} of record {key}, which nobody has written")
+            self.found.report("dirty read", f"{who} saw version {version} of record {key}, which no transaction wrote")
             return
         if writer.outcome == ABORTED:
             self.found.report("dirty read", f"{who} saw record {key} as {writer} wrote it")
@@ -180,13 +182,15 @@ class _Check:
 
     @staticmethod
     def took_place(transaction):
-        """Its application was not told (ended stays 0), or was told that nobody knows."""
+        """Marks a transaction with an unknown outcome as committed. The time of its commit is unknown, so `ended` is
+        0."""
         transaction.outcome = COMMITTED
         transaction.ended = 0
 
     def removals(self):
-        """A removal leaves nothing to see: of a record that is gone at the end, an unknown remover took place if the
-        version that it read was in place and nobody else removed it."""
+        """Decides removals with an unknown outcome, which leave no version that could be read. If a record is missing
+        at the end and no committed transaction removed it, the only unknown remover that read the last version took
+        place."""
         by_key = collections.defaultdict(list)
         for transaction in self.by_id.values():
             for key, (kind, _) in transaction.writes.items():
@@ -214,7 +218,7 @@ class _Check:
                 read = writer.reads.get(key, (None, 0))[0]
                 if read != version:
                     self.found.report("lost update", f"{writer} changed version {read} of record {key}, which "
-                                      f"{before or 'nobody'} had made version {version}")
+                                      f"{before or 'no transaction'} had written version {version}")
                 before = writer
                 version = ABSENT if writer.writes[key][0] == REMOVE else writer.id
             self.positions[key] = {writer.id: place for place, writer in enumerate(chain, 1)}
@@ -235,11 +239,11 @@ class _Check:
     # ---- what each snapshot saw ------------------------------------------------------------------------------------
 
     def place(self, key, version):
-        """Of a version in its chain; None: not known, or reported already."""
+        """Returns the position of a version in its chain. None: unknown, or already reported."""
         return self.positions.get(key, {ABSENT: 0}).get(version)
 
     def snapshots(self):
-        acknowledged = {}  # key -> (times, the highest place acknowledged until then)
+        acknowledged = {}  # key -> (times, the highest position acknowledged until then)
         for key, chain in self.chains.items():
             ends = sorted((t.ended, self.positions[key][t.id]) for t in chain if t.ended)
             acknowledged[key] = ([end for end, _ in ends],
@@ -254,7 +258,7 @@ class _Check:
                     self.whole(reader, key, writer)
                     if writer.asked > reader.begun:
                         self.found.report("future read", f"{reader} saw record {key} as {writer} wrote it, which had "
-                                          "not asked to commit when that began")
+                                          "not requested its commit when the reader began")
                 times, places = acknowledged.get(key, ([], []))
                 before = bisect.bisect_left(times, reader.requested)
                 if before and places[before - 1] > place:
@@ -272,7 +276,7 @@ class _Check:
                                   f"before it (version {reader.reads[other][0]})")
 
     def long_forks(self):
-        """Snapshots are taken one after the other: of two, one has all that the other has."""
+        """Checks that snapshots are ordered: of two snapshots, one contains all writes of the other."""
         pairs = collections.defaultdict(list)  # (key, key) -> (place, place, reader)
         for reader in self.history.transactions:
             places = sorted((key, self.place(key, version)) for key, (version, _) in reader.reads.items()
@@ -281,7 +285,7 @@ class _Check:
                 pairs[first, second].append((place, other, reader))
         for (first, second), seen in pairs.items():
             seen.sort(key=lambda entry: entry[:2])
-            ahead = None  # of those with a lower first place, the one with the highest second
+            ahead = None  # among the readers with a lower first position, the one with the highest second position
             for _, group in itertools.groupby(seen, key=lambda entry: entry[0]):
                 group = list(group)
                 if ahead is not None and ahead[1] > group[0][1]:

@@ -1,4 +1,4 @@
-"""The checker against histories with one planted error each, and against right ones."""
+"""Tests history.py with correct histories, and with histories that each contain one error."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from history import ABORTED, COMMITTED, History, INSERT, REMOVE, Transaction, UN
 
 
 class Maker:
-    """Writes histories by hand. Each transaction takes ten ticks after the one before, unless told otherwise."""
+    """Builds histories. Each transaction begins ten ticks after the previous one, unless a test says otherwise."""
 
     def __init__(self):
         self.history = History()
@@ -28,7 +28,7 @@ class Maker:
         return transaction
 
     def move(self, id, first, second, amount=10, **kwargs):
-        """`first` and `second`: (key, version, balance) as read."""
+        """`first` and `second`: (key, version, balance), as the transaction read them."""
         return self.add(id, {first[0]: first[1:], second[0]: second[1:]},
                         {first[0]: (UPDATE, first[2] - amount), second[0]: (UPDATE, second[2] + amount)}, **kwargs)
 
@@ -42,7 +42,7 @@ class HistoryTest(unittest.TestCase):
         return sorted({violation.split(":")[0] for violation in found.violations})
 
     def final(self, **versions):
-        """The final state as the committed transactions leave it."""
+        """The final state after all committed transactions."""
         state = {}
         for transaction in sorted(self.made.history.transactions, key=lambda t: t.id):
             for key, (kind, balance) in transaction.writes.items():
@@ -52,7 +52,7 @@ class HistoryTest(unittest.TestCase):
                         del state[key]
         return list(state.values())
 
-    def test_right_history(self):
+    def test_correct_history(self):
         self.made.move(2, (1, 1, 100), (2, 1, 100))
         self.made.add(0, {1: (2, 90), 2: (2, 110), 3: (1, 100)}, {})
         self.made.move(3, (2, 2, 110), (3, 1, 100))
@@ -83,7 +83,7 @@ class HistoryTest(unittest.TestCase):
         self.made.add(0, {1: (2, 90)}, {})
         self.assertEqual(self.kinds(self.final()), ["dirty read"])
 
-    def test_version_of_nobody(self):
+    def test_version_without_a_writer(self):
         self.made.add(0, {1: (77, 100)}, {})
         self.assertEqual(self.kinds(self.final()), ["dirty read"])
 
@@ -102,7 +102,7 @@ class HistoryTest(unittest.TestCase):
         self.made.add(0, {1: (1, 100)}, {})
         self.assertEqual(self.kinds(self.final()), ["stale read"])
 
-    def test_begin_before_acknowledgement_need_not(self):
+    def test_begin_before_acknowledgement_need_not_see_it(self):
         self.made.move(2, (1, 1, 100), (2, 1, 100), ended=1000)
         self.made.add(0, {1: (1, 100)}, {})
         self.assertEqual(self.kinds(self.final()), [])
@@ -126,11 +126,11 @@ class HistoryTest(unittest.TestCase):
             self.made.add(0, reads, {})
         self.assertEqual(self.kinds(self.final()), [])
 
-    def test_acknowledged_write_that_is_gone(self):
+    def test_missing_acknowledged_write(self):
         self.made.move(2, (1, 1, 100), (2, 1, 100))
         self.assertEqual(self.kinds([[1, 1, 100], [2, 1, 100], [3, 1, 100]]), ["missing write"])
 
-    def test_aborted_write_that_is_there(self):
+    def test_visible_aborted_write(self):
         self.made.move(2, (1, 1, 100), (2, 1, 100), outcome=ABORTED)
         self.assertIn("dirty read", self.kinds([[1, 2, 90], [2, 2, 110], [3, 1, 100]]))
 
@@ -173,7 +173,7 @@ class HistoryTest(unittest.TestCase):
         self.made.add(0, {9: (0, 0), 1: (3, 100)}, {})
         self.assertEqual(self.kinds(self.final()), [])
 
-    def test_removed_record_that_is_back(self):
+    def test_removed_record_that_returns(self):
         self.made.add(2, {9: (0, 0), 1: (1, 100)}, {9: (INSERT, 7), 1: (UPDATE, 93)})
         self.made.add(3, {9: (2, 7), 1: (2, 93)}, {9: (REMOVE, 0), 1: (UPDATE, 100)})
         self.assertIn("missing write", self.kinds([[1, 3, 100], [2, 1, 100], [3, 1, 100], [9, 2, 7]]))
@@ -188,7 +188,7 @@ class HistoryTest(unittest.TestCase):
             removal.outcome, removal.ended = UNKNOWN, 0
             self.assertEqual(self.kinds(final + others), expected)
 
-    def test_events_as_clients_tell_them(self):
+    def test_reads_events_as_clients_write_them(self):
         history = History()
         history.add([
             {"event": "attempt", "client": "a", "at": 3, "n": 1, "id": 4, "requested": 1, "begun": 2,
@@ -201,7 +201,7 @@ class HistoryTest(unittest.TestCase):
         self.assertEqual(checked.violations, [])
         self.assertEqual((checked.committed, checked.vanished), (1, 1))
 
-    def test_line_that_was_cut_off_by_a_kill_is_left_out(self):
+    def test_incomplete_last_line_is_ignored(self):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
             file.write('{"event":"sum","client":"x","at":1,"requested":0,"sum":300}\n{"event":"su')
             file.flush()
@@ -209,13 +209,14 @@ class HistoryTest(unittest.TestCase):
 
 
 class RandomHistoryTest(unittest.TestCase):
-    """A small database with snapshots: its histories pass; with one rule switched off they soon do not."""
+    """Tests the checker with histories of a small model of a database. Correct histories pass. If the model omits one
+    rule of snapshot isolation, the checker finds violations."""
 
     SEED = int(os.environ.get("LOAM_SEED", "1"))
 
     def play(self, seed, check_writes=True, whole_snapshots=True, steps=300):
         chance = random.Random(seed)
-        state = {key: [(1, 100)] for key in range(1, 6)}  # key -> versions, the last is the newest
+        state = {key: [(1, 100)] for key in range(1, 6)}  # key -> versions, the newest last
         made = Maker()
         made.history.transactions.clear()
         made.add(1, {key: (0, 0) for key in state}, {key: (INSERT, 100) for key in state})
@@ -245,7 +246,7 @@ class RandomHistoryTest(unittest.TestCase):
         final = [[key, *versions[-1]] for key, versions in state.items()]
         return made.history.check(final=final, total=500).violations
 
-    def test_right_ones_pass(self):
+    def test_correct_histories_pass(self):
         for seed in range(self.SEED, self.SEED + 30):
             self.assertEqual(self.play(seed), [], f"seed {seed}")
 

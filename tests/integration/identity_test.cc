@@ -1,5 +1,6 @@
-// A commit manager on an empty folder, or on an older copy of its folder, beside the living storage nodes of a cluster
-// (R10): the nodes and clients refuse it, no record is lost, and everything goes on when the right one is back.
+// A commit manager with an empty folder or an older copy of its folder, in a cluster with running storage nodes (R10,
+// cluster identity and incarnations): the nodes and clients refuse it, no record is lost, and work continues when the
+// commit manager with the current folder is back.
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -15,8 +16,8 @@
 #include <loam/commit/manager.h>
 #include <loam/storage/node.h>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
-#include "common/testing/patience.h"
+#include "client-lib/testing/cluster_test_fixture.h"
+#include "common/testing/eventually.h"
 
 namespace loam::client {
 namespace {
@@ -60,7 +61,7 @@ class WrongManagerTest : public ::testing::Test {
     fs::remove_all(root_);
   }
 
-  /// At the address of the one before it.
+  /// Starts the commit manager at the address of the previous one.
   void start_manager(const std::string& folder) {
     commit::ManagerOptions options;
     options.listen = manager_ == nullptr ? "tcp://127.0.0.1:0" : manager_->address();
@@ -75,7 +76,7 @@ class WrongManagerTest : public ::testing::Test {
     manager_ = std::move(started).value();
   }
 
-  /// Each node refuses the commit manager for that reason, and the commit manager each node.
+  /// Each node refuses the commit manager, and the commit manager refuses each node, for this reason.
   void expect_refused(const std::string& reason) {
     for (const auto& node : nodes_) {
       EXPECT_TRUE(eventually([&] {
@@ -144,14 +145,14 @@ TEST_F(WrongManagerTest, OnAnOlderCopyOfItsFolder) {
   expect_everything_is_back();
 }
 
-/// A copy of the epoch that runs, from before its last states.
+/// The copy is of the epoch that runs, but without its last states.
 TEST_F(WrongManagerTest, OnACopyThatWasMadeWhileItRan) {
   fs::copy(root_ / "right", root_ / "copy", fs::copy_options::recursive);
   const Schema schema = Schema::make({{"n", FieldType::kInt64, false}}).value();
   ASSERT_TRUE(client_->create_table("later", TableKind::kTransactional, schema).ok());
   ASSERT_TRUE(
       client_->run_transaction([&](Transaction& tx) { return tx.update(*table_, Key(1), {Value::int64(1)}); }).ok());
-  // Told within a publication interval of the transaction's end.
+  // The nodes learn this within one publish interval of the transaction's end.
   const uint64_t before = manager_->statistics().core.publications;
   ASSERT_TRUE(eventually([&] { return read(1).ok() && manager_->statistics().core.publications > before + 1; }));
   start_manager("copy");

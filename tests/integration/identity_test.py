@@ -1,5 +1,5 @@
-"""A commit manager that is not the cluster's own, or that works on an older copy of its folder: storage nodes keep their
-records, say so, and serve again when the right one is back (R10)."""
+"""Tests commit managers of another cluster, or with an older copy of their folder (R10, cluster identity). The storage
+nodes keep their records, report the reason, and serve again when the commit manager with the current folder is back."""
 
 import json
 import os
@@ -17,7 +17,7 @@ class WrongManagerTest(ClusterTest):
         return os.path.join(self.cluster.folder, "manager-data")
 
     def status(self):
-        """What `loam status` prints, for people and as JSON, and its exit code."""
+        """Returns the output of `loam status` as text and as JSON, and its exit code."""
         texts = []
         for options in ((), ("--json",)):
             admin = self.cluster.manager.wait_for_log(r"administration at (\S+)").group(1)
@@ -27,7 +27,7 @@ class WrongManagerTest(ClusterTest):
         return texts[0], json.loads(texts[1]), done.returncode
 
     def replace_folder(self, copy=None):
-        """The commit manager starts on an empty folder, or on a copy; the right folder is kept aside."""
+        """Starts the commit manager with `copy` or an empty folder. The current folder is kept for restore_folder()."""
         self.cluster.manager.kill()
         os.rename(self.data, self.data + ".right")
         if copy is not None:
@@ -41,9 +41,10 @@ class WrongManagerTest(ClusterTest):
         self.cluster.start_manager()
 
     def check_refused(self, reason):
-        """Every node is refused and says so, and no client gets anything."""
+        """Checks that the commit manager refuses every node, that the nodes report the reason, and that clients get no
+        data."""
         count = len(self.cluster.nodes)
-        poll(lambda: len(self.status()[1]["manager"]["refused_nodes"]) == count, "all nodes are refused")
+        poll(lambda: len(self.status()[1]["manager"]["refused_nodes"]) == count, "the commit manager refuses all nodes")
         text, answer, code = self.status()
         self.assertEqual(code, 6, text)
         self.assertFalse(answer["ready"])
@@ -53,23 +54,23 @@ class WrongManagerTest(ClusterTest):
             self.assertTrue(node.running())
         for refused in answer["manager"]["refused_nodes"]:
             self.assertIn(refused["address"], text)
-        told = self.guide.ask("transact read:1")
+        told = self.guide.call("transact read:1")
         self.assertFalse(told["ok"], told)
         return told
 
     def check_records(self):
-        """The right commit manager is back: every record is there, and ids go on above the old ones."""
+        """Checks after restore_folder() that every record exists, and that new ids are above the old ones."""
         keys = range(1, ACCOUNTS + 1)
         client = self.cluster.client("after")
-        client.need(f"writable 20000 {' '.join(map(str, keys))}")
-        self.assertEqual(client.need("sum")["sum"], ACCOUNTS * BALANCE)
-        self.assertGreater(client.need("begin 1")["first"], self.highest)
+        client.call_ok(f"writable 20000 {' '.join(map(str, keys))}")
+        self.assertEqual(client.call_ok("sum")["sum"], ACCOUNTS * BALANCE)
+        self.assertGreater(client.call_ok("begin 1")["first"], self.highest)
         self.check_history()
         self.assertEqual(self.status()[2], 0)
 
     def setUp(self):
         super().setUp()
-        self.highest = self.guide.need("begin 50")["last"]
+        self.highest = self.guide.call_ok("begin 50")["last"]
 
     def test_empty_folder(self):
         self.replace_folder()
@@ -83,27 +84,27 @@ class WrongManagerTest(ClusterTest):
         shutil.copytree(self.data, copy)
         self.cluster.manager.kill()
         self.cluster.start_manager()
-        self.guide.need("writable 20000 1 2")
-        self.highest = self.guide.need("begin 50")["last"]
+        self.guide.call_ok("writable 20000 1 2")
+        self.highest = self.guide.call_ok("begin 50")["last"]
         self.replace_folder(copy)
-        poll(lambda: "does not contain" in self.status()[1]["manager"]["not_serving"], "the commit manager says why")
+        poll(lambda: "does not contain" in self.status()[1]["manager"]["not_serving"], "the reason is reported")
         self.check_refused("by another start of the commit manager")
         self.restore_folder()
         self.check_records()
 
 
-    def test_commit_log_that_lacks_commits_which_nodes_were_told_of(self):
-        """As with an older copy of the commit log alone, or with a disk that loses what it has acknowledged."""
+    def test_commit_log_without_commits_that_nodes_know_of(self):
+        """The folder has an older copy of the commit log only, as if the disk had lost acknowledged writes."""
         log = os.path.join(self.data, "commit-log")
         older = os.path.join(self.cluster.folder, "older-log")
         shutil.copyfile(log, older)
         for _ in range(3):
-            self.guide.need("transact add:1=-1 add:2=1")
+            self.guide.call_ok("transact add:1=-1 add:2=1")
         flushed = self.status()[1]["manager"]["log_accepted"]
-        poll(lambda: self.status()[1]["manager"]["log_flushed"] >= flushed, "the commits are on the disk")
+        poll(lambda: self.status()[1]["manager"]["log_flushed"] >= flushed, "the commits are flushed")
         publications = self.status()[1]["manager"]["publications"]
-        self.guide.need("transact add:1=-1 add:2=1")
-        poll(lambda: self.status()[1]["manager"]["publications"] > publications, "the nodes are told so")
+        self.guide.call_ok("transact add:1=-1 add:2=1")
+        poll(lambda: self.status()[1]["manager"]["publications"] > publications, "the nodes learn of the commit")
         copy = os.path.join(self.cluster.folder, "copy")
         self.cluster.manager.kill()
         shutil.copytree(self.data, copy)

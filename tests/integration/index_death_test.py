@@ -1,5 +1,5 @@
-"""A client that is killed between the steps of an index's split leaves a node that belongs to no tree: it is removed when
-the client is fenced everywhere, and nothing else is (R31)."""
+"""A client that is killed during the split of an index node leaves an orphan node. The sweep removes it when the client
+is fenced everywhere, and removes nothing else (R31, structure changes of the Bd-tree)."""
 
 import json
 import os
@@ -18,7 +18,7 @@ class SplitterKilledTest(ClusterTest):
         return Cluster(manager_options=["--sweep-interval", "10ms"])
 
     def import_numbers(self, first, pause=None):
-        """Its exit code. Rows of one import are entered in transactions of some hundreds."""
+        """Imports ROWS rows, in transactions of some hundred rows. Returns the exit code."""
         path = os.path.join(self.cluster.folder, f"numbers-{first}.csv")
         with open(path, "w", encoding="utf-8") as file:
             file.write("number,word\n")
@@ -33,23 +33,23 @@ class SplitterKilledTest(ClusterTest):
     def count(self, *arguments):
         return len(self.cluster.loam("scan", "numbers", *arguments, "--csv").splitlines()) - 1
 
-    def test_the_node_goes_and_nothing_else(self):
+    def test_only_the_orphan_node_is_removed(self):
         self.assertEqual(self.import_numbers(0), 0)
         self.cluster.loam("index", "create", "by_word", "--table", "numbers", "--fields", "word")
         self.assertEqual(self.recovery().get("swept_nodes", 0), 0)
         for first in (ROWS, 2 * ROWS):
             before = self.recovery().get("swept_nodes", 0)
             killed = self.import_numbers(first, pause="client.tree.node_made=kill")
-            self.assertEqual(killed, -signal.SIGKILL, "there was a split")
-            # Others of its fibers may have made nodes, too.
-            poll(lambda before=before: self.recovery().get("swept_nodes", 0) > before, "the node that was made is removed")
+            self.assertEqual(killed, -signal.SIGKILL, "the client reached a split")
+            # Other fibers of the client may have created nodes, too.
+            poll(lambda before=before: self.recovery().get("swept_nodes", 0) > before, "the orphan node is removed")
             self.assertEqual(self.count("--index", "by_word"), self.count())
         self.assertEqual(self.import_numbers(3 * ROWS), 0)
         self.assertEqual(self.count("--index", "by_word"), self.count())
 
 
 class AbortingClientKilledTest(ClusterTest):
-    """A client that dies in the middle of an abort, when it has undone its index changes: recovery does the rest."""
+    """A client dies during an abort, after the undo of its index changes. Recovery undoes the rest."""
 
     def put(self, key, number, pause=None):
         environment = dict(os.environ, **({"LOAM_PAUSE": pause} if pause else {}))

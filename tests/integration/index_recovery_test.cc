@@ -1,5 +1,5 @@
-// What dead clients and lost nodes leave of indexes, in a whole cluster over TCP: nodes outside of the trees go, merges
-// are finished; what may lack records says so.
+// Recovery of indexes in a whole cluster over TCP, after deaths of clients and losses of nodes: orphan nodes are
+// removed, merges are finished, and indexes that may lack entries are reported as damaged.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -17,10 +17,10 @@
 #include <loam/storage/node.h>
 
 #include "bdtree/src/node/node.h"
-#include "client-lib/src/api/cluster_test_fixture.h"
-#include "client-lib/src/api/open_tree_store.h"
 #include "client-lib/src/index/index_keys.h"
-#include "common/testing/patience.h"
+#include "client-lib/testing/cluster_test_fixture.h"
+#include "client-lib/testing/open_tree_store.h"
+#include "common/testing/eventually.h"
 #include "tests/integration/dead_test_client.h"
 
 namespace loam::client {
@@ -28,7 +28,7 @@ namespace {
 
 using bdtree::EntryView;
 using bdtree::kRoot;
-using bdtree::NodeFrame;
+using bdtree::NodeHeader;
 using bdtree::TreeNodeId;
 
 class IndexRecoveryTest : public ::testing::Test {
@@ -72,7 +72,7 @@ class IndexRecoveryTest : public ::testing::Test {
     start_manager(address);
   }
 
-  /// A storage node dies with its records, comes back empty, and an operator accepts that.
+  /// A storage node dies with its records and returns empty, and an operator accepts the loss.
   void lose(size_t which) {
     const std::string address = nodes_[which]->address();
     nodes_[which]->stop();
@@ -89,7 +89,7 @@ class IndexRecoveryTest : public ::testing::Test {
                              [&](const Status& told) { done.store(told.ok(), std::memory_order_release); });
         }
       });
-      return done.load(std::memory_order_acquire);  // release: the answer
+      return done.load(std::memory_order_acquire);  // acquire, pairs with the release that stores the answer
     };
     ASSERT_TRUE(testing::eventually(accepted));
   }
@@ -97,9 +97,9 @@ class IndexRecoveryTest : public ::testing::Test {
   TreeNodeId new_node() {
     return client_->run([&] { return store_->new_id(); }).value();
   }
-  /// As if a client had written it.
-  void put(TreeNodeId id, const NodeFrame& frame, const std::vector<EntryView>& entries) {
-    const Buffer base = bdtree::encode_base(frame, entries);
+  /// Writes a tree node as a client would.
+  void put(TreeNodeId id, const NodeHeader& header, const std::vector<EntryView>& entries) {
+    const Buffer base = bdtree::encode_base(header, entries);
     const Status written = client_->run([&] {
       const auto there = std::move(store_->get(std::span(&id, 1))[0]);
       return (there.ok() ? store_->replace(id, there->version, base, {}, {}, {}) : store_->insert(id, base, {}, {}))
@@ -135,7 +135,7 @@ class IndexRecoveryTest : public ::testing::Test {
   std::shared_ptr<TreeStore> store_;
 };
 
-TEST_F(IndexRecoveryTest, NodesOutsideOfTheTreeGoWithTheirMaker) {
+TEST_F(IndexRecoveryTest, SweepsUnlinkedNodesOfDeadClients) {
   ASSERT_TRUE(
       client_
           ->run_transaction([&](Transaction& tx) { return tx.insert(index_->table(), Key(1), {Value::text("Ada")}); })
@@ -151,7 +151,7 @@ TEST_F(IndexRecoveryTest, NodesOutsideOfTheTreeGoWithTheirMaker) {
   }
   EXPECT_TRUE(testing::eventually([&] { return !exists(of_dead); }));
   EXPECT_TRUE(testing::eventually([&] { return !manager_->statistics().core.sweep_due; }));
-  EXPECT_TRUE(exists(of_living)) << "a living client may be about to bring it in";
+  EXPECT_TRUE(exists(of_living)) << "a live client may still link it into the tree";
   EXPECT_EQ(manager_->statistics().recovery.swept_nodes, 1u);
   EXPECT_GE(manager_->statistics().recovery.sweeps, 1u);
   const auto found = client_->begin({.read_only = true, .retry = {}})->range(*index_, {});
@@ -159,7 +159,7 @@ TEST_F(IndexRecoveryTest, NodesOutsideOfTheTreeGoWithTheirMaker) {
   EXPECT_EQ(found->size(), 1u);
 }
 
-TEST_F(IndexRecoveryTest, ALossDamagesIndexesForWhoBeginsLater) {
+TEST_F(IndexRecoveryTest, LossMarksIndexesDamagedForLaterTransactions) {
   const Table& people = index_->table();
   const auto insert = [&](uint64_t record, const std::string& name) {
     return client_->run_transaction(
@@ -174,8 +174,8 @@ TEST_F(IndexRecoveryTest, ALossDamagesIndexesForWhoBeginsLater) {
   EXPECT_NE(refused.status().message().find("drop the index and create it again"), std::string::npos)
       << refused.status().to_string();
   EXPECT_EQ(later.update(*index_, {}, {{"name", Value::text("all the same")}}).code(), StatusCode::kInvalidArgument)
-      << "it is read-only, which comes first";
-  // It is not unique: the table takes writes.
+      << "the check for read-only transactions comes first";
+  // The index is not unique, so its table accepts writes.
   EXPECT_TRUE(testing::eventually([&] { return insert(100, "of later").ok(); }));
   const Index listed = client_->list_indexes()->at(0);
   EXPECT_TRUE(listed.damaged() && !listed.ready());
@@ -213,11 +213,11 @@ TEST_F(IndexRecoveryTest, ATreeWithoutItsCounterHasNoNumbers) {
       Index::Description{empty.id(), "no_tree", index_->table(), index_->parts()}));
   const auto store = tree_store_of(*client_, none);
   EXPECT_EQ(client_->run([&] { return store->new_id(); }).code(), StatusCode::kMalformed)
-      << "it would begin again with numbers that were given out";
+      << "a new counter would assign numbers again";
 }
 
-/// A leaf that a dead client has frozen, and that fits nowhere: the neighbour that is on its left now has other bounds,
-/// between which the keys have nothing in common. Recovery, which has an entry to undo there, needs a node for a copy.
+/// A leaf that a dead client has frozen, and that fits nowhere: the bounds of its current left neighbour exclude the
+/// leaf's keys. Recovery must undo an entry there, and needs a new node for the copy.
 class FrozenLeafTest : public IndexRecoveryTest, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
@@ -239,7 +239,7 @@ TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
     for (uint64_t i = 0; i < kRecords; ++i) {
       bdtree::IndexEntries one = bdtree::IndexEntries::decode(std::nullopt, Key(i)).value();
       const TransactionId by = i == kHalfMade ? transaction : TransactionId(transaction.value - 1);
-      ASSERT_TRUE(one.give(Key(i), by, Snapshot(), false).ok());
+      ASSERT_TRUE(one.insert(Key(i), by, Snapshot(), false).ok());
       payloads.push_back(one.encode());
     }
     std::vector<EntryView> entries;
@@ -248,9 +248,9 @@ TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
     const auto child = [](TreeNodeId id) { return std::string(reinterpret_cast<const char*>(&id.value), 8); };
     const std::string children[] = {child(left), child(frozen), child(right)};
     put(left, {.high = low, .right = frozen}, {});
-    // The dead client has frozen the leaf when its own change was in it already; its session has the intent.
-    const NodeFrame frame{.frozen = true, .low = low, .high = high, .right = right, .owner = dead.session().value};
-    dead.write_tree_node({index_->id(), Key(frozen.value)}, Version(), row_of(bdtree::encode_base(frame, entries)),
+    // The dead client froze the leaf after its own change was in it. Its session has the intent.
+    const NodeHeader header{.frozen = true, .low = low, .high = high, .right = right, .owner = dead.session().value};
+    dead.write_tree_node({index_->id(), Key(frozen.value)}, Version(), row_of(bdtree::encode_base(header, entries)),
                          {{transaction, Key(kHalfMade), false, false, keys[kHalfMade]}});
     EXPECT_EQ(dead.intents({transaction}), 1u);
     put(right, {.low = high}, {});
@@ -268,7 +268,7 @@ TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
     const auto tree = bdtree::Tree::open(*store_);
     const auto held = tree->range("", "", SIZE_MAX);
     ASSERT_TRUE(held.ok()) << held.status().to_string();
-    EXPECT_EQ(held->size(), kRecords - 1) << "all but what was undone";
+    EXPECT_EQ(held->size(), kRecords - 1) << "all entries except the undone one";
     EXPECT_EQ(tree->find(keys[kHalfMade]).value(), std::nullopt);
     EXPECT_EQ(tree->check_invariants().value(), "");
   });

@@ -1,5 +1,6 @@
-"""The commit manager killed at each step of a begin, a commit, a write of its commit log, a change of its durable state
-and a recovery, and started again (R11); ids are never given twice (R12)."""
+"""The commit manager is killed at each step of a begin, a commit, a write of its commit log, a change of its durable
+state and a recovery, and started again (R11, commit log and restart). Ids are never assigned twice (R12, ids at
+begin)."""
 
 import os
 import signal
@@ -16,17 +17,17 @@ MOST_KILLS = 300
 
 class ManagerTest(ClusterTest):
     def restart(self, pause=None):
-        """Kills and starts the manager, if it is not dead already."""
+        """Kills the manager, if it still runs, and starts it."""
         self.cluster.manager.kill()
         self.cluster.start_manager(pause)
 
     def writable(self, client=None):
-        return (client or self.guide).need(f"writable 20000 {' '.join(map(str, KEYS))}")
+        return (client or self.guide).call_ok(f"writable 20000 {' '.join(map(str, KEYS))}")
 
 
 class ManagerKilledTest(ManagerTest):
     def kill_at(self, point):
-        """Under load; what was acknowledged holds, and the clients go on with the next manager."""
+        """Kills the manager at a pause point under load. Clients must continue with the restarted manager."""
         movers = [self.cluster.transfers(f"{point}.{i}", seconds=3, seed=i, fibers=3) for i in range(2)]
         self.restart(pause=f"{point}=kill")
         self.cluster.manager.wait_until_paused()
@@ -39,24 +40,24 @@ class ManagerKilledTest(ManagerTest):
             self.assertGreater(codes.get("kOk", 0), 20, codes)
             self.assertEqual(mover.wait(), 0)
 
-    def test_of_a_begin(self):
+    def test_killed_during_a_begin(self):
         for point in ("manager.begin.executed@300", "manager.begin.answered@300"):
             with self.subTest(point=point):
                 self.kill_at(point)
         self.check_history()
 
-    def test_of_a_commit(self):
+    def test_killed_during_a_commit(self):
         for point in ("manager.complete.executed@200", "manager.commit.before_append@200",
                       "manager.commit.appended@200", "manager.log.written@200", "manager.complete.answered@200"):
             with self.subTest(point=point):
                 self.kill_at(point)
         self.check_history()
 
-    def test_of_its_durable_state(self):
+    def test_killed_during_a_change_of_its_state(self):
         for point in ("manager.durable.before", "manager.durable.written", "manager.durable.renamed",
                       "manager.durable.after"):
             with self.subTest(point=point):
-                done = self.guide.need(f"transact {CHANGES}")
+                done = self.guide.call_ok(f"transact {CHANGES}")
                 self.cluster.manager.kill()
                 self.cluster.launch_manager(pause=f"{point}=kill")
                 self.cluster.manager.wait_until_paused()
@@ -66,25 +67,25 @@ class ManagerKilledTest(ManagerTest):
 
 
 class LoggedCommitTest(ManagerTest):
-    """The manager dies at one step of one commit: the commit is in the commit log, or it is not. Both its client and the
-    records say the same."""
+    """The manager dies at one step of one commit. The commit log decides the outcome: what the client is told and the
+    records must agree with it."""
 
-    # Whether the commit took place; None: the writer of the commit log may have got on meanwhile, or not.
+    # True: the commit takes place. None: it may, because the thread that writes the commit log runs in parallel.
     STEPS = {"manager.commit.before_append": False, "manager.commit.appended": None, "manager.log.appended": False,
              "manager.log.written": True, "manager.log.flushed": True, "manager.complete.answered": True}
 
     def check_step(self, point, expected):
         self.restart(pause=f"{point}=kill")
         victim = self.cluster.client(f"victim.{point}")
-        prepare = f"prepare {CHANGES}"  # refused while the manager recovers earlier sessions
-        victim.id = poll(lambda: (answer := victim.ask(prepare))["ok"] and answer, prepare)["id"]
+        prepare = f"prepare {CHANGES}"  # the manager refuses it while it recovers earlier sessions
+        victim.id = poll(lambda: (answer := victim.call(prepare))["ok"] and answer, prepare)["id"]
         victim.send("commit")
         self.cluster.manager.wait_until_paused()
         self.cluster.start_manager()
         told = victim.receive()
         versions = [version for _, version, _ in self.writable()["reads"]]
         committed = versions[0] == victim.id
-        self.assertEqual([version == victim.id for version in versions], [committed] * len(KEYS), "half of it is there")
+        self.assertEqual([version == victim.id for version in versions], [committed] * len(KEYS), "a part is visible")
         self.assertEqual(told["outcome"], "committed" if committed else "aborted", told)
         if expected is not None:
             self.assertEqual(committed, expected)
@@ -95,11 +96,12 @@ class LoggedCommitTest(ManagerTest):
                 self.check_step(point, expected)
         self.check_history()
 
-    def test_a_damaged_tail_is_cut(self):
-        """What a power cut may leave behind the last record: half a record, or room that was never written."""
+    def test_restart_truncates_a_damaged_tail(self):
+        """After a power cut, a part of a record or unwritten reserved space may follow the last record of the commit
+        log."""
         for tail in (b"\x5a" * 7, b"\0" * 4096):
             with self.subTest(tail=tail[:1]):
-                done = self.guide.need(f"transact {CHANGES}")
+                done = self.guide.call_ok(f"transact {CHANGES}")
                 self.cluster.manager.kill()
                 with open(os.path.join(self.cluster.folder, "manager-data", "commit-log"), "ab") as log:
                     log.write(tail)
@@ -125,23 +127,26 @@ class SyncedCommitTest(LoggedCommitTest):
 class RecovererKilledTest(ManagerTest):
     """The manager, with its recoverer, dies at one step of the recovery of a transaction whose client is dead."""
 
-    # How often a restart passes the step, which recovers all earlier sessions at both nodes.
+    # How many times a restart passes the step while it recovers all earlier sessions at both nodes.
     STEPS = {"intents_read": 2, "indexes_undone": 1, "reverted": 1}
 
     def restart_with(self, pause):
-        """The manager has recovered all earlier sessions, and has not come to its pause point."""
+        """Starts the manager, and waits until it has recovered all earlier sessions. It has not yet reached the pause
+        point."""
         def serves():
-            if not self.cluster.manager.running():  # a node did not answer at once: it came by more often
+            # If a node does not answer at once, the recoverer passes the step more times, and the manager dies too
+            # early.
+            if not self.cluster.manager.running():
                 self.cluster.start_manager(pause)
-            return self.guide.ask("writable 1000 1")["ok"]
+            return self.guide.call("writable 1000 1")["ok"]
 
         self.restart(pause)
-        poll(serves, f"the manager serves and is to stop at {pause}")
+        poll(serves, f"the manager serves, and will stop at {pause}")
 
     def check(self, step):
         self.restart_with(f"recoverer.{step}@{self.STEPS[step] + 1}=kill")
         victim = self.cluster.client(step, pause="client.commit.writes_applied=kill")
-        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.id = victim.call_ok(f"prepare {CHANGES}")["id"]
         victim.send("commit")
         victim.wait_until_paused()
         self.cluster.manager.wait_until_paused()
@@ -155,11 +160,11 @@ class RecovererKilledTest(ManagerTest):
         self.check_history()
 
     def test_at_each_step_after_a_restart(self):
-        """The manager that starts again recovers all earlier sessions, dies meanwhile, and starts once more."""
+        """The restarted manager dies while it recovers an earlier session, and starts again."""
         for step in self.STEPS:
             with self.subTest(step=step):
                 victim = self.cluster.client(f"old.{step}", pause="client.commit.writes_applied=stop")
-                victim.id = victim.need(f"prepare {CHANGES}")["id"]
+                victim.id = victim.call_ok(f"prepare {CHANGES}")["id"]
                 victim.send("commit")
                 victim.wait_until_paused()
                 self.cluster.manager.kill()
@@ -173,42 +178,42 @@ class RecovererKilledTest(ManagerTest):
 
 
 class RestartTest(ManagerTest):
-    def test_ids_are_never_given_twice(self):
-        highest = self.guide.need("begin 50")["last"]
+    def test_ids_are_never_assigned_twice(self):
+        highest = self.guide.call_ok("begin 50")["last"]
         for i in range(10):
             if i % 2:
                 self.assertEqual(self.cluster.manager.terminate(), 0)
             self.restart()
             self.writable()
-            answer = self.guide.need("begin 50")
+            answer = self.guide.call_ok("begin 50")
             self.assertGreater(answer["first"], highest)
             highest = answer["last"]
         self.check_history()
 
-    def test_transactions_that_were_open_are_undone_and_held_ones_refused(self):
+    def test_restart_aborts_open_transactions(self):
         victim = self.cluster.client("victim", pause="client.commit.writes_applied=stop")
-        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.id = victim.call_ok(f"prepare {CHANGES}")["id"]
         victim.send("commit")
         victim.wait_until_paused()
-        self.guide.need("prepare add:8=1 add:9=-1")
+        self.guide.call_ok("prepare add:8=1 add:9=-1")
         other = self.cluster.client("other")
-        done = other.need("transact add:10=1 add:11=-1")
+        done = other.call_ok("transact add:10=1 add:11=-1")
         self.restart()
-        answer = self.writable(other)  # begins are answered, so every older session is fenced
+        answer = self.writable(other)  # an answered begin shows that every older session is fenced
         self.assertNotIn(victim.id, [version for _, version, _ in answer["reads"]])
-        reads = other.need("transact read:10 read:11")["reads"]
-        self.assertEqual([version for _, version, _ in reads], [done["id"]] * 2, "an acknowledged commit holds")
-        told = self.guide.ask("commit")
+        reads = other.call_ok("transact read:10 read:11")["reads"]
+        self.assertEqual([version for _, version, _ in reads], [done["id"]] * 2, "an acknowledged commit is kept")
+        told = self.guide.call("commit")
         self.assertEqual(told["outcome"], "aborted", told)
         victim.resume()
         self.assertEqual(victim.receive()["outcome"], "aborted")
-        victim.need(f"transact {CHANGES}")
+        victim.call_ok(f"transact {CHANGES}")
         self.check_history()
 
     def test_killed_again_and_again_under_load(self):
         movers = [self.cluster.transfers(f"mover-{i}", seconds=6, seed=i) for i in range(2)]
-        # Attempts that fail are quick, so that a manager may be killed before it serves, a hundred times a second. A node
-        # is refused that has missed 1,024 starts (decision 0019): there are fewer.
+        # Attempts fail quickly while no manager serves, so the manager may be killed a hundred times a second. A
+        # manager refuses a node that has missed 1,024 starts (decision 0019), so the number of kills stays below that.
         kills = 0
         while kills < MOST_KILLS and any(mover.running() for mover in movers):
             movers[0].wait_for_attempts(50)

@@ -1,15 +1,16 @@
-"""How long death hurts, as distributions: JSON on stdout.
+"""Measures how long failures block clients. Prints distributions as JSON to stdout.
 
     python3 tests/integration/measure_recovery.py build/dev/bin/loam-commit-manager build/dev/bin/loam-storage-node \\
         build/dev/bin/loam build/dev/tests/integration/loam-workload --runs 50
 
-* dead_client_keys_ms: from the death of a client, all of whose writes were in and whose commit was not decided, to the
-  moment when another client has committed a change of all the same keys. Beyond the lease: what is left without it.
-* manager_restart_ms: from the start of the new commit manager's process, after a SIGKILL, to the first begin that a
-  waiting client gets answered. Records and open transactions as said in the options. Its parts, by the commit manager's
-  log: manager_serving_ms until it listens, nodes_back_ms until the last storage node has connected (the nodes' back-off
-  decides that), begin_after_nodes_ms from there to that begin. manager_restart_without_back_off_ms is the first and the
-  last of them, as a sum of each run.
+* dead_client_keys_ms: from the death of a client to the moment when another client has committed a change of the same
+  keys. All writes of the dead client were applied, and its commit was not decided.
+  dead_client_keys_beyond_lease_ms is this time minus the lease.
+* manager_restart_ms: from the start of the commit manager's new process, after a SIGKILL, to the reply to the begin of
+  a waiting client. The times of the parts come from the commit manager's log: manager_serving_ms until the manager
+  listens; nodes_back_ms from there until the last storage node has connected, which depends on the nodes' back-off;
+  begin_after_nodes_ms from there to the reply. manager_restart_without_back_off_ms is the sum of the first and the
+  last part in each run.
 """
 
 import argparse
@@ -41,25 +42,25 @@ def dead_client_keys(cluster, guide, runs):
     values = []
     for run in range(runs):
         victim = cluster.client(f"victim-{run}", pause="client.commit.writes_applied=kill")
-        victim.need(f"prepare {changes}")
+        victim.call_ok(f"prepare {changes}")
         victim.send("commit")
         victim.wait()
         died = now()
-        answer = guide.need(f"writable 60000 {' '.join(map(str, KEYS))}", deadline=90)
+        answer = guide.call_ok(f"writable 60000 {' '.join(map(str, KEYS))}", deadline=90)
         values.append((answer["ended"] / 1e9 - died) * 1000)
         victim.close()
     return values
 
 
 def logged_at(cluster, what):
-    """The moment of the last line of the commit manager's log with these words, in seconds of the epoch."""
+    """Returns the time of the last line in the commit manager's log that contains `what`, in seconds since 1970."""
     with open(os.path.join(cluster.folder, "manager.log"), encoding="utf-8") as log:
         line = [line for line in log if what in line][-1]
     return datetime.datetime.fromisoformat(line.split(" ")[0].replace("Z", "+00:00")).timestamp()
 
 
 def manager_restart(cluster, guide, runs):
-    """Columns of milliseconds, by the names of the parts."""
+    """Returns the milliseconds of each run, by the name of the part."""
     names = ("manager_restart", "manager_serving", "nodes_back", "begin_after_nodes", "manager_restart_without_back_off")
     parts = {name: [] for name in names}
     for _ in range(runs):
@@ -67,7 +68,7 @@ def manager_restart(cluster, guide, runs):
         started = now()
         epoch = time.time() - now()
         cluster.start_manager()
-        answer = guide.need("writable 60000 1", deadline=90)
+        answer = guide.call_ok("writable 60000 1", deadline=90)
         begun = answer["begun"] / 1e9
         serving = logged_at(cluster, "serving at") - epoch
         nodes = logged_at(cluster, "came back as incarnation") - epoch
@@ -88,13 +89,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs=4, help="loam-commit-manager loam-storage-node loam loam-workload")
     parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--lease-ms", type=int, default=500, help="of clients and storage nodes")
+    parser.add_argument("--lease-ms", type=int, default=500, help="lease of clients and storage nodes")
     parser.add_argument("--nodes", type=int, default=2)
     options = parser.parse_args()
     lease_s = options.lease_ms / 1000
     with Cluster(nodes=options.nodes, lease_s=lease_s, node_lease_s=lease_s) as cluster:
         guide = cluster.client("guide")
-        guide.need(f"load {ACCOUNTS} {BALANCE}")
+        guide.call_ok(f"load {ACCOUNTS} {BALANCE}")
         keys = dead_client_keys(cluster, guide, options.runs)
         restarts = manager_restart(cluster, guide, options.runs)
     json.dump({

@@ -1,11 +1,11 @@
-"""A cluster whose clients speak through proxies."""
+"""A cluster whose clients connect through proxies."""
 
 from cluster import Cluster
 from proxy import Proxy
 
 
 class ProxiedCluster(Cluster):
-    """Clients reach the commit manager and the nodes through proxies; nodes reach the manager directly."""
+    """Clients connect to the commit manager and to the nodes through proxies. Nodes connect to the manager directly."""
 
     def __init__(self, **options):
         super().__init__(**options)

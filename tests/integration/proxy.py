@@ -1,14 +1,14 @@
-"""A TCP proxy that knows no frames: it delays, holds bytes back, resets connections, and delivers a reset connection's
-tail late.
+"""A TCP proxy that treats messages as a stream of bytes. It delays and holds bytes, resets connections, and delivers
+the last bytes of a reset connection late.
 
     with Proxy(cluster.address) as proxy:
         client = cluster.client("a", address=proxy.address)
-        proxy.hold(down=True)       # answers wait in the proxy
+        proxy.hold(down=True)       # replies wait in the proxy
         ...
-        proxy.cut(late_s=0.1)       # the client sees a reset; what it had sent reaches the server a little later
+        proxy.cut(late_s=0.1)       # the client sees a reset; the server gets the client's last bytes a little later
         proxy.release()
 
-"up" is from the client to the server.
+"up" is the direction from the client to the server, "down" the direction from the server to the client.
 """
 
 import asyncio
@@ -21,14 +21,15 @@ import threading
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close sends a reset
 
 
-class Way:
-    """Bytes in one direction of one connection, in order, each not before its time."""
+class Direction:
+    """The bytes in one direction of one connection. They are delivered in order, and not before their delay has
+    passed."""
 
     def __init__(self, proxy, direction, writer):
         self.proxy, self.direction, self.writer = proxy, direction, writer
         self.waiting = []  # (due, bytes)
         self.changed = asyncio.Event()
-        self.ended = False  # nothing more comes in
+        self.ended = False  # the sender has ended its stream
 
     def put(self, data):
         self.waiting.append((self.proxy.loop.time() + self.proxy.delay_s, data))
@@ -58,26 +59,26 @@ class Way:
             self.changed.clear()
 
 
-class Pair:
-    """One client's connection and the one to the server that belongs to it."""
+class ProxiedConnection:
+    """The connection of one client to the proxy, and the connection of the proxy to the server for this client."""
 
     def __init__(self, proxy, client_reader, client_writer, server_reader, server_writer):
         self.proxy = proxy
         self.client_writer, self.server_writer = client_writer, server_writer
         self.was_cut = False
-        self.up, self.down = Way(proxy, "up", server_writer), Way(proxy, "down", client_writer)
+        self.up, self.down = Direction(proxy, "up", server_writer), Direction(proxy, "down", client_writer)
         self.tasks = [asyncio.ensure_future(work) for work in (
             self.read(client_reader, self.up), self.read(server_reader, self.down), self.up.deliver(),
             self.down.deliver())]
 
     @staticmethod
-    async def read(reader, way):
+    async def read(reader, direction):
         try:
             while data := await reader.read(1 << 16):
-                way.put(data)
+                direction.put(data)
         except OSError:
             pass
-        way.end()
+        direction.end()
 
     async def run(self):
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -87,7 +88,8 @@ class Pair:
             writer.close()
 
     def cut(self, late_s):
-        """Ends the client's side at once, and the server's too unless its tail comes later."""
+        """Resets the client's connection at once. Resets the server's connection too, unless `late_s` is given: then
+        the server receives the last bytes after this time."""
         self.was_cut = True
         for task in self.tasks:
             task.cancel()
@@ -100,7 +102,7 @@ class Pair:
     def deliver_late(self):
         for _, data in self.up.waiting:
             self.server_writer.write(data)
-        self.proxy.loop.call_later(0.02, self.server_writer.close)  # the server reads it before it sees the end
+        self.proxy.loop.call_later(0.02, self.server_writer.close)  # the server reads the bytes before it sees the end
 
 
 def reset(writer):
@@ -111,8 +113,8 @@ def reset(writer):
 
 
 class Proxy:
-    """Listens on a free port of loopback and connects to `target` ("tcp://host:port") for each who comes. Its work is
-    done by a thread of its own; all methods are for the test's."""
+    """Listens on a free port of loopback and connects to `target` ("tcp://host:port") for each client. The proxy has a
+    thread of its own. The test's thread calls all methods."""
 
     def __init__(self, target):
         self.target = target
@@ -133,7 +135,7 @@ class Proxy:
         self.close()
 
     def call(self, function, *arguments):
-        """Runs the coroutine function in the proxy's thread, and waits for it."""
+        """Runs the coroutine function in the proxy's thread, and returns its result."""
         return asyncio.run_coroutine_threadsafe(function(*arguments), self.loop).result(30)
 
     async def listen(self):
@@ -153,28 +155,28 @@ class Proxy:
             return
         for writer in (client_writer, server_writer):
             writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        pair = Pair(self, client_reader, client_writer, server_reader, server_writer)
+        pair = ProxiedConnection(self, client_reader, client_writer, server_reader, server_writer)
         self.pairs.add(pair)
         await pair.run()
         self.pairs.discard(pair)
 
     def delay(self, seconds):
-        """From now on every byte takes so much longer."""
+        """From now on delays every byte by this time."""
         self.delay_s = seconds
 
     def refuse(self, refusing=True):
-        """New connections are reset at once."""
+        """From now on resets new connections at once. False: accepts them again."""
         self.refusing = refusing
 
     def hold(self, up=False, down=False):
-        """From now on nothing is delivered in these directions."""
+        """From now on delivers nothing in these directions, until release()."""
         async def change():
             self.held.update({"up": up or self.held["up"], "down": down or self.held["down"]})
 
         self.call(change)
 
     def release(self):
-        """What was held goes on its way."""
+        """Delivers the held bytes and stops holding."""
         async def change():
             self.held = {"up": False, "down": False}
             for pair in self.pairs:
@@ -184,15 +186,15 @@ class Proxy:
         self.call(change)
 
     def waiting(self, direction):
-        """Bytes that wait in the proxy."""
+        """Returns the number of bytes that wait in the proxy in this direction."""
         async def count():
             return sum(len(data) for pair in self.pairs for _, data in getattr(pair, direction).waiting)
 
         return self.call(count)
 
     def cut(self, late_s=None):
-        """Resets every connection; the number. With `late_s` the server gets what the clients had sent after so long,
-        and only then sees the end."""
+        """Resets every connection. Returns their number. With `late_s`, the server receives the bytes that the clients
+        sent before the reset after this time, and then the end of the stream."""
         async def change():
             pairs, self.pairs = self.pairs, set()
             for pair in pairs:
@@ -213,8 +215,8 @@ class Proxy:
         self.loop.close()
 
 
-class Disturber:
-    """Cuts, holds and delays the connections of some proxies at random, until it is stopped."""
+class NetworkFaultInjector:
+    """Cuts, holds and delays connections of the proxies at random until stop()."""
 
     def __init__(self, proxies, seed, pause_s=(0.02, 0.15)):
         self.proxies, self.random, self.pause_s = proxies, random.Random(seed), pause_s

@@ -1,4 +1,4 @@
-"""The proxy between a plain socket and a server that keeps what it gets."""
+"""Tests proxy.py between a plain socket and a server that records the bytes that it receives."""
 
 import os
 import socket
@@ -13,13 +13,13 @@ from proxy import Proxy  # noqa: E402
 DEADLINE_S = 300
 
 
-class Keeper:
-    """Accepts connections and keeps what comes, and how each ended; answers every chunk with itself."""
+class RecordingServer:
+    """Accepts connections, records the bytes and the end of each, and echoes every chunk."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"tcp://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.got = []  # bytes a connection
+        self.got = []  # received bytes of each connection
         self.ended = []
         threading.Thread(target=self.run, daemon=True).start()
 
@@ -45,7 +45,7 @@ class Keeper:
 
 class ProxyTest(unittest.TestCase):
     def setUp(self):
-        self.keeper = Keeper()
+        self.keeper = RecordingServer()
         self.addCleanup(self.keeper.listener.close)
         self.proxy = Proxy(self.keeper.address)
         self.addCleanup(self.proxy.close)
@@ -62,7 +62,7 @@ class ProxyTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.001)  # poll interval
 
-    def test_both_directions_in_order(self):
+    def test_delivers_both_directions_in_order(self):
         stream = self.connect()
         sent = os.urandom(300_000)
         threading.Thread(target=stream.sendall, args=(sent,), daemon=True).start()
@@ -71,14 +71,14 @@ class ProxyTest(unittest.TestCase):
             back += stream.recv(1 << 16)
         self.assertEqual(back, sent)
 
-    def test_end_of_a_connection_goes_through(self):
+    def test_forwards_the_end_of_a_connection(self):
         stream = self.connect()
         stream.sendall(b"last words")
         self.assertEqual(stream.recv(100), b"last words")
         stream.close()
         self.eventually(lambda: self.keeper.ended == [True])
 
-    def test_delay(self):
+    def test_delays_bytes(self):
         stream = self.connect()
         self.proxy.delay(0.05)
         started = time.monotonic()
@@ -86,7 +86,7 @@ class ProxyTest(unittest.TestCase):
         self.assertEqual(stream.recv(1), b"x")
         self.assertGreaterEqual(time.monotonic() - started, 0.1)
 
-    def test_held_answers_come_when_they_are_released(self):
+    def test_release_delivers_held_bytes(self):
         stream = self.connect()
         self.proxy.hold(down=True)
         stream.sendall(b"question")
@@ -94,7 +94,7 @@ class ProxyTest(unittest.TestCase):
         self.proxy.release()
         self.assertEqual(stream.recv(100), b"question")
 
-    def test_cut_resets_both_sides_and_loses_what_was_held(self):
+    def test_cut_resets_both_sides_and_drops_held_bytes(self):
         stream = self.connect()
         stream.sendall(b"a")
         self.assertEqual(stream.recv(1), b"a")
@@ -107,7 +107,7 @@ class ProxyTest(unittest.TestCase):
         self.eventually(lambda: self.keeper.ended == [True])
         self.assertEqual(self.keeper.got, [b"a"])
 
-    def test_late_tail_reaches_the_server_after_the_client_was_reset(self):
+    def test_late_bytes_reach_the_server_after_the_client_was_reset(self):
         stream = self.connect()
         self.eventually(lambda: self.keeper.got == [b""])  # the server has accepted the proxy's connection
         self.proxy.hold(up=True)

@@ -34,12 +34,12 @@ bool Transfers::due() {
 std::vector<Change> Transfers::draw_on_existing(testing::Random& random) {
   std::vector<Change> changes;
   const uint64_t kind = random.below(100);
-  if (kind < 15) {  // a look at several
+  if (kind < 15) {  // reads several accounts
     for (const uint64_t key : distinct(random, random.between(2, 8), options_.keys))
       changes.push_back({Change::Kind::kRead, Key(key)});
     return changes;
   }
-  // From one to the others; of the larger ones one is only read.
+  // Moves money from one account to the others. A larger transaction only reads one of them.
   const uint64_t size = kind < 75 ? 2 : random.between(3, 6);
   const std::vector<uint64_t> keys = distinct(random, size, options_.keys);
   int64_t taken = 0;
@@ -66,13 +66,13 @@ std::vector<Change> Transfers::draw(Fiber& fiber) {
   return {{Change::Kind::kAdd, Key(fiber.inserted), 3}, {Change::Kind::kAdd, partner, -3}};
 }
 
-void Transfers::settle(Fiber& fiber, const std::vector<Change>& changes, const Attempt& attempt) {
+void Transfers::apply_outcome(Fiber& fiber, const std::vector<Change>& changes, const Attempt& attempt) {
   ++codes_[std::string(to_string(attempt.status.code()))];
   longest_ns_ = std::max(longest_ns_, attempt.ended_ns - attempt.requested_ns);
   const bool unknown = attempt.status == StatusCode::kUnknownOutcome;
   if (changes[0].kind == Change::Kind::kInsert) {
     if (attempt.status.ok()) fiber.inserted = fiber.next_insert;
-    if (attempt.status.ok() || unknown) fiber.next_insert += options_.fibers;  // a key is inserted once
+    if (attempt.status.ok() || unknown) fiber.next_insert += options_.fibers;  // a key is inserted only once
   } else if (changes[0].kind == Change::Kind::kRemove && (attempt.status.ok() || unknown)) {
     fiber.inserted = 0;
   }
@@ -83,7 +83,7 @@ void Transfers::loop(Fiber& fiber) {
     ++attempts_;
     const std::vector<Change> changes = draw(fiber);
     const Attempt attempt = accounts_.attempt(changes);
-    settle(fiber, changes, attempt);
+    apply_outcome(fiber, changes, attempt);
     const StatusCode code = attempt.status.code();
     if (code != StatusCode::kOk && code != StatusCode::kConflict) client_.sleep_for(kPauseAfterErrorNs);
   }

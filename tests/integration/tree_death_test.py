@@ -1,5 +1,5 @@
-"""One Bd-tree, whose rightmost leaf four processes want at once, some of which are killed: nothing that was acknowledged
-is lost, nothing comes from nowhere, and the tree is sound when what the dead have left is cleared away (R27).
+"""Four processes write to the rightmost leaf of one Bd-tree, and some are killed. No acknowledged change is lost, no
+other entry appears, and the tree is sound when the orphan nodes of the dead processes are swept (R27, index entries).
 
 The fourth program of this test is loam-tree-writer (tree_writer.cc).
 """
@@ -17,13 +17,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import DEADLINE_S, WORKLOAD, Cluster, ClusterTest, Process, main, now, poll  # noqa: E402
 
 WRITERS = 4
-# Sixteen kills take four seconds on an idle machine; a loaded one does what it can in so long.
+# Sixteen kills take four seconds on an idle machine. On a loaded machine, the test ends after ENOUGH_S with at least
+# LEAST_KILLS.
 MOST_KILLS, LEAST_KILLS, ENOUGH_S = 16, 4, 6
-BUSY_BYTES = 2_000  # said by a writer that is at work: a dozen keys
+BUSY_BYTES = 2_000  # a writer has made progress when it has written this much output, which reports a dozen keys
 
 
 class Writer(Process):
-    """What it says goes to a file of its own."""
+    """A writer whose output goes to a file of its own."""
 
     def __init__(self, name, cluster, seed):
         super().__init__(name, cluster.folder)
@@ -33,7 +34,7 @@ class Writer(Process):
                        stdin=subprocess.PIPE, stdout=said)
 
     def said(self):
-        """Whole lines, split into word and rest."""
+        """Returns the complete lines of its output, each split into the first word and the rest."""
         with open(self.said_path, encoding="utf-8") as file:
             lines = file.read().split("\n")
         return [line.split(" ", 1) for line in lines[:-1]]
@@ -51,7 +52,8 @@ class Writer(Process):
 
 
 def expected(writers):
-    """Of all writers: keys that must be there, and those that may be."""
+    """Evaluates the reports of all writers. Returns the keys that must be in the tree, the keys that may be in it, and
+    unexpected reports."""
     must, may, wrong = set(), set(), []
     for writer in writers:
         for word, key in writer.said():
@@ -99,10 +101,10 @@ class TreeDeathTest(ClusterTest):
 
     def wait_until_busy(self, living):
         enough = {writer: writer.said_bytes() + BUSY_BYTES for writer in living}
-        poll(lambda: all(writer.said_bytes() > enough[writer] for writer in living), "all writers get on")
+        poll(lambda: all(writer.said_bytes() > enough[writer] for writer in living), "all writers make progress")
 
     def kill_and_replace(self, living):
-        """One of them at a random moment, while all four work on the same leaf."""
+        """Kills one writer at a random moment, while all four write to the same leaf, and starts another one."""
         self.wait_until_busy(living)
         end = now() + self.random.uniform(0, 0.15)
         poll(lambda: now() > end, "a random moment")
@@ -121,18 +123,18 @@ class TreeDeathTest(ClusterTest):
         for writer in living:
             self.assertEqual(writer.finish(), 0, writer.name)
         for victim in victims:
-            self.cluster.wait_until_fenced(victim)  # nothing of it is under way any more
+            self.cluster.wait_until_fenced(victim)  # afterwards none of its requests is in flight
 
         found = self.look_through([writer.session() for writer in self.writers if writer.session()])
         must, may, wrong = expected(self.writers)
         keys = [key for key, _ in found["entries"]]
         self.assertEqual([entry for entry in found["entries"] if entry[1] != f"of {entry[0]}"], [])
         self.assertEqual([key for key, count in collections.Counter(keys).items() if count > 1], [])
-        self.assertEqual(sorted(must - set(keys))[:10], [], "acknowledged, and lost")
-        self.assertEqual(sorted(set(keys) - may)[:10], [], "never asked for, or taken out")
+        self.assertEqual(sorted(must - set(keys))[:10], [], "acknowledged, but missing")
+        self.assertEqual(sorted(set(keys) - may)[:10], [], "never inserted, or removed")
         self.assertEqual(wrong, [])
         self.assertEqual(found["wrong"], "")
-        self.assertEqual(found["again"], 0, "the first time left orphans")
+        self.assertEqual(found["again"], 0, "the first sweep left orphans")
         self.report(found, must)
 
     def report(self, found, must):
@@ -145,7 +147,7 @@ class TreeDeathTest(ClusterTest):
 
 
 class ExpectedTest(unittest.TestCase):
-    """What the test above compares with: an insert or erase without an answer may have happened, or not."""
+    """Tests expected(): an insert or erase without a reply may have happened or not."""
 
     class Said:
         name = "one"

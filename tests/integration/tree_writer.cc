@@ -1,11 +1,8 @@
 // loam-tree-writer: a client of the tests of one Bd-tree in many processes (tree_death_test.py). `write` adds keys at
-// the tree's right end, where all processes meet, and takes some of its own out again, until its stdin ends; `check`
-// looks through the whole tree and clears away what the dead have left.
+// the right end of the tree, where all processes meet, and removes some of its own keys, until its stdin ends.
+// `check` reads the whole tree and sweeps the orphan nodes of dead processes.
 //
-// What write says goes to stdout line by line, each by a write(2) of its own, so that what was said before a SIGKILL
-// stays said:
-//
-//     session N | asks KEY | has KEY | refused KEY | drops KEY | dropped KEY | kept KEY | wrong TEXT
+// `write` reports to stdout, each line by one write(2), so that no line is lost when the process is killed:
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -21,7 +18,7 @@
 #include <loam/bdtree/tree.h>
 #include <loam/client/client.h>
 
-#include "client-lib/src/api/open_tree_store.h"
+#include "client-lib/testing/open_tree_store.h"
 #include "common/base/assert.h"
 #include "common/testing/random.h"
 
@@ -34,7 +31,7 @@ using bdtree::TreeOptions;
 using client::Client;
 using client::TreeStore;
 
-/// The smallest: as many splits and merges as there can be.
+/// The smallest nodes, for the largest number of splits and merges.
 constexpr TreeOptions kSmallNodes{.node_bytes = 1'024};
 constexpr const char* kTree = "tree";
 
@@ -68,7 +65,7 @@ class Writer {
   }
 
  private:
-  /// Above all that there were a moment ago, whoever made them, and nobody else's.
+  /// A key above all keys that the tree had a moment ago, which no other process uses.
   std::string next_key() {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -86,7 +83,7 @@ class Writer {
       const Status made = tree_.insert(key, "of " + key);
       if (made.ok()) own.push_back(key);
       answer(made, "has ", "refused ", key);
-      // Three of four go again, so that nodes are emptied and merged.
+      // Removes three of four keys, so that nodes become empty and merge.
       if (own.empty() || random.one_in(4)) continue;
       std::swap(own[random.below(own.size())], own.back());
       say("drops " + own.back());
@@ -96,8 +93,8 @@ class Writer {
     }
   }
 
-  /// kConflict: all attempts met others' changes, and nothing was done. Nothing else is expected while the cluster
-  /// lives and this process is not stopped.
+  /// Reports the answer. kConflict: all attempts met changes of other processes, and nothing was changed. No other
+  /// error may occur while the cluster is alive and this process is not stopped.
   static void answer(const Status& status, const char* done, const char* not_done, const std::string& key) {
     if (status.ok()) return say(done + key);
     if (status.code() == StatusCode::kConflict) return say(not_done + key);
@@ -107,12 +104,12 @@ class Writer {
   Client& client_;
   Tree& tree_;
   const Options& options_;
-  // Of the client's thread.
+  // Used by the client's thread only.
   bool ended_ = false;
   uint64_t keys_ = 0;
 };
 
-/// In the client's fiber.
+/// Checks and sweeps the tree. Runs in a fiber of the client.
 Result<nlohmann::json> look_through(TreeStore& store, Tree& tree, const std::vector<uint64_t>& sessions) {
   LOAM_ASSIGN_OR_RETURN(const TreeNodeId end, store.new_id());
   std::vector<TreeNodeId> ids;
@@ -154,14 +151,14 @@ Status run(const Options& options, bool write) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Client of the tests of a Bd-tree in many processes.");
-  app.add_option("--connect", options.connect, "the commit manager")->capture_default_str();
-  app.add_option("--name", options.name, "this client at the commit manager, and in its keys");
+  CLI::App app("A client of the tests of a Bd-tree in many processes.");
+  app.add_option("--connect", options.connect, "address of the commit manager")->capture_default_str();
+  app.add_option("--name", options.name, "name of this client at the commit manager, and in its keys");
   app.require_subcommand(1);
-  CLI::App* write = app.add_subcommand("write", "adds keys and takes own ones out, until stdin ends");
+  CLI::App* write = app.add_subcommand("write", "adds keys and removes some of its own, until stdin ends");
   write->add_option("--fibers", options.fibers)->check(CLI::PositiveNumber)->capture_default_str();
   write->add_option("--seed", options.seed)->capture_default_str();
-  CLI::App* check = app.add_subcommand("check", "clears away what ended sessions have left, and prints the tree");
+  CLI::App* check = app.add_subcommand("check", "sweeps the orphan nodes of ended sessions and prints the tree");
   check->add_option("--ended", options.ended, "sessions")->delimiter(',');
   CLI11_PARSE(app, argc, argv);
 

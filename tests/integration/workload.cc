@@ -1,5 +1,5 @@
-// loam-workload: the client of the tests of a whole cluster. `console` does what it is told, `transfers` runs random
-// transactions. Both tell a history that tests/integration/history.py checks.
+// loam-workload: the client of the tests of a whole cluster. `console` executes commands from stdin, `transfers` runs
+// random transactions. Both write a history that tests/integration/history.py checks.
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -61,24 +61,24 @@ Status run(const Options& options, bool console) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Client of the tests of a whole cluster.");
-  app.add_option("--connect", options.connect, "the commit manager")->capture_default_str();
+  CLI::App app("A client of the tests of a whole cluster.");
+  app.add_option("--connect", options.connect, "address of the commit manager")->capture_default_str();
   app.add_option("--table", options.table)->capture_default_str();
-  app.add_flag("--index", options.index, "with an index of the balances, which sums look at, too");
+  app.add_flag("--index", options.index, "use an index of the balances, which sums check, too");
   app.add_option("--history", options.history, "file to which the history is appended");
-  app.add_option("--name", options.name, "this client in the history and at the commit manager");
+  app.add_option("--name", options.name, "name of this client in the history and at the commit manager");
   app.add_option("--connect-timeout", options.connect_timeout_s, "seconds")->capture_default_str();
   app.add_option("--request-timeout", options.request_timeout_s, "seconds")->capture_default_str();
   app.add_option("--commit-timeout", options.commit_timeout_s, "seconds")->capture_default_str();
   app.require_subcommand(1);
-  app.add_subcommand("console", "does what it reads from stdin (tests/integration/console.h)");
-  CLI::App* transfers = app.add_subcommand("transfers", "random transactions");
+  app.add_subcommand("console", "executes commands from stdin (tests/integration/console.h)");
+  CLI::App* transfers = app.add_subcommand("transfers", "runs random transactions");
   transfers->add_option("--seed", options.transfers.seed)->capture_default_str();
   transfers->add_option("--keys", options.transfers.keys)->check(CLI::PositiveNumber)->capture_default_str();
   transfers->add_option("--fibers", options.transfers.fibers)->check(CLI::PositiveNumber)->capture_default_str();
   transfers->add_option("--seconds", options.transfers.seconds)->capture_default_str();
-  transfers->add_option("--count", options.transfers.count, "attempts in all; 0: as many as the time allows");
-  transfers->add_option("--first-insert", options.transfers.first_insert, "first key that is its own to insert");
+  transfers->add_option("--count", options.transfers.count, "total number of attempts; 0: as many as the time permits");
+  transfers->add_option("--first-insert", options.transfers.first_insert, "first key that only this client inserts");
   CLI11_PARSE(app, argc, argv);
 
   const Status status = run(options, !transfers->parsed());

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Copies what the simulator is built from into build/mutants/tree, with a switch at every place of every mutant.
+"""Copies the sources of the simulator into build/mutants/tree, with a switch at every place of every mutant.
 
-The copy is a source tree of its own, built with its own presets (build/mutants/tree/build/dev), so that compiler flags
-and relative paths are the product's, and ccache knows every file that no mutant touches. A file that has not changed since
-the last time keeps its time stamp. Without a mutant switched on, the program is the product's simulator.
+The copy is a source tree of its own, built with its own presets (build/mutants/tree/build/dev). Compiler flags and
+relative paths are therefore the same as in the product's build, and ccache finds the object of every file that no
+mutant changes. A file that has not changed since the last run keeps its time stamp. If no mutant is selected, the
+program behaves as the product's simulator.
 """
 
 import argparse
@@ -19,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).resolve().parent / "mutants.toml"
 TREE = ROOT / "build/mutants/tree"
 
-# What the simulator is built from. Whole roots: their CMakeLists.txt name the tests too.
+# The sources of the simulator. These are whole roots, because their CMakeLists.txt name the tests too.
 PARTS = (
     "CMakeLists.txt",
     "CMakePresets.json",
@@ -33,12 +34,13 @@ PARTS = (
     "tests/sim",
 )
 
-# How the simulator asks whether this is the copy. Answered in the text: ccache does not see the answer change.
+# The preprocessor condition by which the simulator's sources detect that they are compiled in this copy. The copy has 1
+# in its place, because ccache does not notice that the result of __has_include changes.
 _ASKED = f'__has_include("{mutants_module.NAMES_HEADER}")'.encode()
 
 
 def listed(root):
-    """Files of PARTS that git knows or would take, as they are in the working tree."""
+    """Returns the files of PARTS that exist in the working tree and that git tracks or does not ignore."""
     told = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PARTS],
         cwd=root,
@@ -50,7 +52,7 @@ def listed(root):
 
 
 def write(path, content):
-    """True if that changed the file."""
+    """Writes the file if its content differs. Returns whether it did."""
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,7 @@ def write(path, content):
 
 
 def generate(root, tree, mutants):
-    """Returns how many files were written or removed."""
+    """Makes the copy. Returns the number of files that it wrote or removed."""
     files = listed(root)
     touched = {place.file for mutant in mutants for place in mutant.places}
     missing = touched - set(files)
@@ -84,8 +86,8 @@ def generate(root, tree, mutants):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true", help="print the mutants and their rules, and do nothing")
-    parser.add_argument("--tree", type=pathlib.Path, default=TREE, help="where the copy goes (%(default)s)")
+    parser.add_argument("--list", action="store_true", help="only print the mutants and their rules")
+    parser.add_argument("--tree", type=pathlib.Path, default=TREE, help="folder of the copy (%(default)s)")
     arguments = parser.parse_args()
     try:
         mutants = mutants_module.load(LIST)

@@ -1,4 +1,4 @@
-"""The list of mutants fits the sources as they are now, and what does not fit is refused loudly."""
+"""Tests that the list of mutants fits the sources, and that an invalid list is refused with a clear message."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ int twice(int x) {
 
 
 def listed(places, name="some"):
-    """A list with one mutant."""
+    """Returns the text of a list with one mutant."""
     text = f'[[mutant]]\nname = "{name}"\nrule = "R1"\nwhat = "a breach"\n'
     for place in places:
         text += "[[mutant.place]]\n" + "".join(f"{key} = '''{value}'''\n" for key, value in place.items())
@@ -34,7 +34,7 @@ def place(original, mutated, kind="expression", **more):
 
 
 class ListTest(unittest.TestCase):
-    def test_fits_the_sources(self):
+    def test_list_fits_the_sources(self):
         found = mutants.load(generate.LIST)
         files = {p.file for mutant in found for p in mutant.places}
         for file in sorted(files):
@@ -42,7 +42,7 @@ class ListTest(unittest.TestCase):
             self.assertNotEqual(mutants.mutate(file, text, found), text, file)
         self.assertGreaterEqual(len(found), 25)
 
-    def test_product_does_not_know_of_it(self):
+    def test_product_does_not_mention_mutants(self):
         told = subprocess.run(
             ["git", "grep", "-l", "loam::mutants", "--", "common", "storage-node", "commit-manager", "client-lib"],
             cwd=generate.ROOT,
@@ -50,18 +50,18 @@ class ListTest(unittest.TestCase):
             text=True,
             check=False,
         )
-        self.assertEqual(told.stdout, "", "the product's sources speak of mutants")
+        self.assertEqual(told.stdout, "", "the product's sources mention mutants")
 
-    def test_refuses_what_is_wrong(self):
+    def test_refuses_invalid_lists(self):
         for wrong, why in (
-            ("[[mutant", "no TOML"),
+            ("[[mutant", "is not TOML"),
             (listed([]), "no place"),
             (listed([place("x", "y", kind="word")]), "'statement' or 'expression'"),
-            (listed([place("x", "x")]), "is the original"),
-            (listed([place("", "x")]), "empty original"),
-            (listed([place("x", "y", colour="red")]), "no field colour"),
+            (listed([place("x", "x")]), "equals the original"),
+            (listed([place("", "x")]), "original is empty"),
+            (listed([place("x", "y", colour="red")]), "unknown field of a place: colour"),
             (listed([place("x", "y")]) + listed([place("x", "z")]), "two mutants have the name"),
-            (listed([place("x", "y")]).replace("rule", "ruler"), "no field ruler"),
+            (listed([place("x", "y")]).replace("rule", "ruler"), "unknown field: ruler"),
             (listed([place("x", "y")]).replace('"R1"', '""'), "needs a rule"),
         ):
             with self.assertRaisesRegex(MutantError, why):
@@ -72,7 +72,7 @@ class MutateTest(unittest.TestCase):
     def mutate(self, *places):
         return mutants.mutate("common/x.cc", SOURCE, mutants.parse(listed(places)))
 
-    def test_original_and_mutated_text_are_both_there(self):
+    def test_result_contains_original_and_mutated_text(self):
         text = self.mutate(place("x + x", "x * x"), place("if (x < 0) return 0;", "return 1;", kind="statement"))
         number = mutants.parse(listed([place("x", "y")]))[0].number
         self.assertIn(f"return (::loam::mutants::active == {number}u ? (x * x) : (x + x));", text)
@@ -80,17 +80,24 @@ class MutateTest(unittest.TestCase):
         self.assertIn("{ if (x < 0) return 0;\n}", text)
         self.assertTrue(text.startswith('#include "common/base/mutant_switch.h"\n#include "x.h"\n'))
 
-    def test_place_must_be_there_once(self):
+    def test_original_must_occur_once(self):
         for original, count in (("x - x", 0), ("return", 2)):
-            with self.assertRaisesRegex(MutantError, f"common/x.cc has {count} times"):
+            with self.assertRaisesRegex(MutantError, f"common/x.cc contains the text {count} times"):
                 self.mutate(place(original, "y"))
+
+    def test_line_breaks_may_differ(self):
+        for original in ("x +\n      x", "x+x"):
+            self.assertIn("return (::loam", self.mutate(place(original, "y")))
+        self.assertIn("{ return 1;", self.mutate(place("if (x < 0)\n    return 0;", "return 1;", kind="statement")))
+        with self.assertRaisesRegex(MutantError, "contains the text 0 times"):
+            self.mutate(place("return0", "y"))
 
     def test_within_chooses_one_of_several(self):
         self.assertIn("(1) : (x)) < 0)", self.mutate(place("x", "1", within="(x < 0")))
-        with self.assertRaisesRegex(MutantError, "2 times, inside of"):
+        with self.assertRaisesRegex(MutantError, "2 times inside `within`"):
             self.mutate(place("x", "1", within="x + x"))
 
-    def test_two_mutants_share_a_place_but_none_overlap(self):
+    def test_mutants_may_share_a_place_but_not_overlap(self):
         both = mutants.parse(listed([place("x + x", "1")], "a") + listed([place("x + x", "2")], "b"))
         text = mutants.mutate("common/x.cc", SOURCE, both)
         self.assertEqual(text.count("::loam::mutants::active"), 2)
@@ -126,14 +133,14 @@ class GenerateTest(unittest.TestCase):
         self.assertNotEqual((self.tree / "common/x.cc").stat().st_mtime, 1)
         self.assertEqual((self.tree / "common/y.cc").stat().st_mtime, 1)
 
-    def test_removes_what_is_gone(self):
+    def test_removes_deleted_files(self):
         one = mutants.parse(listed([place("x + x", "x * x")]))
         generate.generate(self.root, self.tree, one)
         (self.root / "common/y.cc").unlink()
         self.assertEqual(generate.generate(self.root, self.tree, one), 1)
         self.assertFalse((self.tree / "common/y.cc").exists())
 
-    def test_refuses_a_file_that_is_gone(self):
+    def test_refuses_a_deleted_file(self):
         (self.root / "common/x.cc").unlink()
         with self.assertRaisesRegex(MutantError, "no such file .*common/x.cc"):
             generate.generate(self.root, self.tree, mutants.parse(listed([place("x + x", "x * x")])))

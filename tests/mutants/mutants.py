@@ -1,21 +1,23 @@
-"""The list of mutants (mutants.toml), and how one of them gets into a source file.
+"""Reads the list of mutants (mutants.toml), and puts mutants into source files.
 
-A place of a mutant is a statement or an expression of the product, written down word for word. It must stand exactly once
-in its file (or once inside of the text `within`, which does): a place that has moved away is an error, not a mutant less.
+A place of a mutant quotes a statement or an expression of the product word for word; only white space may differ. The
+quoted text must occur exactly once in its file, or exactly once inside the text `within`, which must occur exactly once
+in the file. A place that is not found is an error, so that no mutant disappears unnoticed.
 """
 
 import dataclasses
 import pathlib
+import re
 import tomllib
 import zlib
 
 SWITCH = "::loam::mutants::active"
-HEADER = "common/base/mutant_switch.h"  # what mutated files include
-NAMES_HEADER = "common/base/mutants.h"  # what the simulator includes, if it is there
+HEADER = "common/base/mutant_switch.h"  # included by mutated files
+NAMES_HEADER = "common/base/mutants.h"  # included by the simulator's main program, if it exists
 
 
 class MutantError(Exception):
-    """The list is wrong, or does not fit the sources any more."""
+    """The list is invalid, or does not fit the sources."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,13 +35,13 @@ class Mutant:
     rule: str
     what: str
     places: tuple[Place, ...]
-    quick: bool = False  # dies within few seeds: the short test runs it
-    seeds: int = 0  # how many it took when this was written
-    needs: str = ""  # a judge that does not exist yet, without which it survives
+    quick: bool = False  # few seeds find it, so the short test runs it
+    seeds: int = 0  # number of seeds that the last campaign needed
+    needs: str = ""  # a missing check of the oracle, without which the mutant survives
 
     @property
     def number(self):
-        """What the switch compares: from the name, so that a new mutant changes nothing but its own files."""
+        """The value that the switch compares. It depends only on the name, so that a new mutant changes no other files."""
         return zlib.crc32(self.name.encode()) or 1
 
 
@@ -51,32 +53,32 @@ _PLACE_FIELDS = {"file", "kind", "original", "mutated", "within"}
 def _read_place(name, table):
     unknown = set(table) - _PLACE_FIELDS
     if unknown:
-        raise MutantError(f"{name}: a place has no field {', '.join(sorted(unknown))}")
+        raise MutantError(f"{name}: unknown field of a place: {', '.join(sorted(unknown))}")
     missing = {"file", "kind", "original", "mutated"} - set(table)
     if missing:
-        raise MutantError(f"{name}: a place lacks {', '.join(sorted(missing))}")
+        raise MutantError(f"{name}: a place lacks the field {', '.join(sorted(missing))}")
     if table["kind"] not in ("statement", "expression"):
         raise MutantError(f"{name}: kind is 'statement' or 'expression', not '{table['kind']}'")
     texts = {field: table.get(field, "").strip("\n") for field in ("original", "mutated", "within")}
     if not texts["original"].strip():
-        raise MutantError(f"{name}: an empty original")
+        raise MutantError(f"{name}: the original is empty")
     if texts["original"].strip() == texts["mutated"].strip():
-        raise MutantError(f"{name}: the mutated text is the original")
+        raise MutantError(f"{name}: the mutated text equals the original")
     return Place(file=table["file"], kind=table["kind"], **texts)
 
 
 def parse(text):
-    """The mutants of a list, in its order."""
+    """Returns the mutants of a list, in the order of the list."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise MutantError(f"the list of mutants is no TOML: {error}") from error
+        raise MutantError(f"the list of mutants is not TOML: {error}") from error
     mutants = []
     for table in document.get("mutant", []):
         name = table.get("name", "(without a name)")
         unknown = set(table) - _FIELDS
         if unknown:
-            raise MutantError(f"{name}: there is no field {', '.join(sorted(unknown))}")
+            raise MutantError(f"{name}: unknown field: {', '.join(sorted(unknown))}")
         for field in ("name", "rule", "what"):
             if not table.get(field):
                 raise MutantError(f"{name}: needs a {field}")
@@ -103,26 +105,37 @@ def load(path):
     return parse(pathlib.Path(path).read_text())
 
 
-def _find(mutant, place, text):
-    """Where the original begins."""
+def _pattern(excerpt):
+    """Returns a pattern that matches an excerpt of a source even if the formatter breaks and aligns its lines otherwise."""
+    tokens = re.findall(r"\w+|\S", excerpt)
+    pattern = ""
+    for before, token in zip(["", *tokens], tokens):
+        words = before[-1:].isidentifier() or before[-1:].isdigit()
+        pattern += (r"\s+" if words and re.match(r"\w", token) else r"\s*") if before else ""
+        pattern += re.escape(token)
+    return re.compile(pattern)
 
-    def once(needle, begin, end, where):
-        count = text.count(needle, begin, end)
-        if count != 1:
+
+def _find(mutant, place, text):
+    """Returns the (begin, end) of the original in the text."""
+
+    def once(excerpt, begin, end, where):
+        spans = [match.span() for match in _pattern(excerpt).finditer(text, begin, end)]
+        if len(spans) != 1:
             raise MutantError(
-                f"{mutant.name}: {place.file} has {count} times{where}:\n{needle}\n"
-                "A place must be there exactly once; write it down again as it is now."
+                f"{mutant.name}: {place.file} contains the text {len(spans)} times{where}, not once:\n{excerpt}\n"
+                "Copy the text again from the file as it is now."
             )
-        return text.index(needle, begin, end)
+        return spans[0]
 
     if not place.within:
         return once(place.original, 0, len(text), "")
-    begin = once(place.within, 0, len(text), "")
-    return once(place.original, begin, begin + len(place.within), ", inside of `within`,")
+    begin, end = once(place.within, 0, len(text), "")
+    return once(place.original, begin, end, " inside `within`")
 
 
 def _switch(kind, original, variants):
-    """The original, or what one of `variants`, (mutant, place), makes of it."""
+    """Returns source text that chooses between the original and the `variants`, a list of (mutant, place)."""
     if kind == "expression":
         text = f"({original})"
         for mutant, place in reversed(variants):
@@ -135,17 +148,16 @@ def _switch(kind, original, variants):
 
 
 def mutate(file, text, mutants):
-    """The text of `file` with a switch at every place that a mutant has in it."""
+    """Returns the text of `file` with a switch at every place of every mutant."""
     found = {}  # (begin, end) → (kind, [(mutant, place)])
     for mutant in mutants:
         for place in mutant.places:
             if place.file != file:
                 continue
-            begin = _find(mutant, place, text)
-            span = (begin, begin + len(place.original))
+            span = _find(mutant, place, text)
             kind, variants = found.setdefault(span, (place.kind, []))
             if kind != place.kind:
-                raise MutantError(f"{mutant.name}: another mutant calls the same place of {file} a {kind}")
+                raise MutantError(f"{mutant.name}: another mutant declares the same place of {file} as {kind}")
             variants.append((mutant, place))
     if not found:
         return text
@@ -159,13 +171,13 @@ def mutate(file, text, mutants):
         text = text[:begin] + _switch(kind, text[begin:end], variants) + text[end:]
     at = text.find("#include")
     if at < 0:
-        raise MutantError(f"{file}: has no #include before which the switch's header could stand")
+        raise MutantError(f"{file}: has no #include, before which the header of the switch can be included")
     return text[:at] + f'#include "{HEADER}"\n' + text[at:]
 
 
 def header():
-    """Of the switch; the same for every list, so that a new mutant does not rebuild everything."""
-    return """// Which mutant is switched on. Made by tests/mutants/generate.py; in no other tree.
+    """Returns the header of the switch. It does not depend on the list, so that a new mutant does not rebuild everything."""
+    return """// The number of the selected mutant. tests/mutants/generate.py writes this file into its copy of the tree only.
 #pragma once
 
 #include <cstdint>
@@ -174,7 +186,7 @@ def header():
 
 namespace loam::mutants {
 
-/// Number of the mutant that this process is; 0: none, the product.
+/// Number of the mutant that this process executes; 0: none, so that it behaves as the product.
 inline uint32_t active = 0;
 
 }  // namespace loam::mutants
@@ -182,9 +194,9 @@ inline uint32_t active = 0;
 
 
 def names_header(mutants):
-    """For the program's option --mutant."""
+    """Returns the header for the simulator's option --mutant."""
     rows = "\n".join(f'    {{"{mutant.name}", {mutant.number}u}},' for mutant in mutants)
-    return f"""// The mutants by name. Made by tests/mutants/generate.py; in no other tree.
+    return f"""// The mutants by name. tests/mutants/generate.py writes this file into its copy of the tree only.
 #pragma once
 
 #include <array>
@@ -203,7 +215,7 @@ inline constexpr std::array<Named, {len(mutants)}> kAll = {{{{
 {rows}
 }}}};
 
-/// Makes this process the mutant of that name; false if there is none.
+/// Selects the mutant of this name. Returns false if no mutant has this name.
 inline bool select(std::string_view name) {{
   for (const Named& mutant : kAll) {{
     if (mutant.name != name) continue;

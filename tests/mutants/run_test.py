@@ -1,4 +1,4 @@
-"""run.py judges what a program says of its seeds; here the program is a script that fails where it is told to."""
+"""Tests what run.py concludes from the output of loam-sim. A script takes the place of loam-sim and fails at given seeds."""
 
 import json
 import pathlib
@@ -12,7 +12,8 @@ sys.dont_write_bytecode = True
 import run  # noqa: E402
 from mutants import Mutant  # noqa: E402
 
-# What loam-sim prints and does, for mutants whose name, or its entry in MUTANTS, is the seed and the invariant.
+# Stands in for loam-sim. The name of a mutant, or its entry in MUTANTS, gives the first seed that fails and the violated
+# invariant: "5-lost-update".
 PROGRAM = """#!/usr/bin/env python3
 import argparse, json, sys
 parser = argparse.ArgumentParser()
@@ -51,48 +52,48 @@ class RunTest(unittest.TestCase):
         self.program.chmod(0o755)
 
     def run_mutants(self, *names, limit=300, first=1):
-        fates = [run.Fate(Mutant(name, "R1", "a breach", ()), limit) for name in names]
-        run.Runner(self.program, 2).run(fates, first)
-        return fates
+        results = [run.MutantResult(Mutant(name, "R1", "a breach", ()), limit) for name in names]
+        run.Runner(self.program, 2).run(results, first)
+        return results
 
     def test_names_the_first_seed_that_fails(self):
         for first in (1, 1000):
             names = [f"{first + n - 1}-lost-update" for n in (1, 8, 9, 258, 300)]
-            fates = self.run_mutants(*names, first=first)
-            self.assertEqual([fate.seed - first + 1 for fate in fates], [1, 8, 9, 258, 300])
-            self.assertTrue(all(fate.good for fate in fates))
-            self.assertEqual(run.table(fates, first).splitlines()[4].split()[1:], ["R1", "258", "lost-update"])
+            results = self.run_mutants(*names, first=first)
+            self.assertEqual([result.seed - first + 1 for result in results], [1, 8, 9, 258, 300])
+            self.assertTrue(all(result.good for result in results))
+            self.assertEqual(run.table(results, first).splitlines()[4].split()[1:], ["R1", "258", "lost-update"])
 
-    def test_survivor_is_no_success(self):
-        fate = self.run_mutants("301-lost-update")[0]
-        self.assertFalse(fate.good)
-        self.assertEqual((fate.ran, fate.verdict()), (300, "SURVIVES"))
+    def test_survivor_is_a_failure(self):
+        result = self.run_mutants("301-lost-update")[0]
+        self.assertFalse(result.good)
+        self.assertEqual((result.ran, result.verdict()), (300, "SURVIVES"))
 
-    def test_crash_is_no_judgement(self):
+    def test_crash_is_not_a_violation(self):
         for name in ("5-assertion", "5-hang", "5-dies"):
-            fate = self.run_mutants(name)[0]
-            self.assertEqual(fate.seed, 5)
-            self.assertFalse(fate.good)
-            self.assertIn("CRASHES", fate.verdict())
+            result = self.run_mutants(name)[0]
+            self.assertEqual(result.seed, 5)
+            self.assertFalse(result.good)
+            self.assertIn("CRASHES", result.verdict())
 
-    def test_stop_ends_what_runs(self):
-        fates = [run.Fate(Mutant("1-endless", "R1", "a breach", ()), 10_000)]
+    def test_stop_ends_running_processes(self):
+        results = [run.MutantResult(Mutant("1-endless", "R1", "a breach", ()), 10_000)]
         runner = run.Runner(self.program, 2)
         round_begun = threading.Event()
-        thread = threading.Thread(target=runner.run, args=(fates, 1, lambda first, count: round_begun.set()))
+        thread = threading.Thread(target=runner.run, args=(results, 1, lambda first, count: round_begun.set()))
         thread.start()
         round_begun.wait()
         while thread.is_alive():
             runner.stop()
             thread.join(0.01)
-        self.assertFalse(fates[0].found)
+        self.assertFalse(results[0].found)
 
     def run_program(self, *options):
         command = [sys.executable, run.__file__, "--no-build", "--json", "--program", self.program, *options]
         told = subprocess.run(command, capture_output=True, text=True, check=False)
         return told.returncode, [json.loads(line) for line in told.stdout.splitlines()], told.stderr
 
-    def test_exit_code_tells_of_a_survivor_and_of_a_broken_product(self):
+    def test_exit_code_reports_survivors_and_a_failing_product(self):
         name = run.mutants_module.load(run.generate.LIST)[0].name
         self.set_product("1000-nothing", {name: "3-lost-update"})
         code, rows, _ = self.run_program(name, "--seeds", "20")
@@ -102,7 +103,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(rows[1]["seeds"], 3)
         code, rows, said = self.run_program(name, "--seeds", "2")
         self.assertEqual((code, rows[0]["good"]), (1, False))
-        self.assertIn("0 found, 1 not", said)
+        self.assertIn("0 found, 1 not found", said)
         self.set_product("2-dirty-read", {name: "3-lost-update"})
         code, rows, _ = self.run_program(name, "--seeds", "20")
         self.assertEqual((code, rows[1]["good"], rows[1]["invariant"]), (1, False, "dirty-read"))

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A seed gives the same events in two builds of the same sources: the simulator's own, and that of the mutants with none
-of them switched on, which has other machine code, other addresses and another place on the disk.
+"""Tests that a seed gives the same events in two builds of the same sources: the simulator's own build, and the build
+with all mutants, of which none is selected. The second build has other machine code, other addresses and another
+folder.
 
 usage: same_events_test.py LOAM_SIM
 
-LOAM_SEEDS: how many seeds (60); LOAM_FIRST_SEED: from which on (7000).
+LOAM_SEEDS: number of seeds (60); LOAM_FIRST_SEED: first seed (7000).
 """
 
 import json
@@ -24,7 +25,7 @@ FIRST_SEED = os.environ.get("LOAM_FIRST_SEED", "7000")
 
 
 def events(program):
-    """Hash and number of the events of each seed."""
+    """Returns {seed: (hash of its events, number of its events)}."""
     command = [program, "--json", "--seeds", SEEDS, "--first-seed", FIRST_SEED, "--jobs", str(os.cpu_count() or 1)]
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     lines = [json.loads(line) for line in told.stdout.splitlines()]
@@ -32,13 +33,13 @@ def events(program):
 
 
 class SameEventsTest(unittest.TestCase):
-    def test_in_two_builds(self):
+    def test_two_builds_give_the_same_events(self):
         run.build(os.cpu_count() or 1, lambda line: print(line, file=sys.stderr))
         one, other = events(PROGRAM), events(run.PROGRAM)
         self.assertEqual(len(one), int(SEEDS))
         self.assertEqual(one.keys(), other.keys())
         differ = [seed for seed in sorted(one) if one[seed] != other[seed]]
-        self.assertEqual(differ, [], f"{PROGRAM} and {run.PROGRAM} do not agree on these seeds; is one of them older?")
+        self.assertEqual(differ, [], f"{PROGRAM} and {run.PROGRAM} give different events for these seeds; is one of the builds older?")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Clusters as processes that talk over verbs: tests of tests/integration, in a guest with Soft-RoCE.
+"""Tests clusters of processes that communicate by verbs: runs tests of tests/integration in a guest with Soft-RoCE.
 
     python3 tests/rdma/cluster_test.py MODULE MANAGER NODE LOAM WORKLOAD [-v]
 """
@@ -20,15 +20,16 @@ import guest  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 INTEGRATION = HERE.parent / "integration"
 MODULE, PROGRAMS = "", []
-# What an emulated machine takes for long must not look like death, and a run shall have some hundred transactions.
+# In an emulated machine, leases must not run out because a step is slow, and a run must last for some hundred
+# transactions.
 TIME_SCALE = 10
 COUNTERS = """cd /sys/class/infiniband/rxe0/ports/1/hw_counters
 for name in rcvd_rnr_err rdma_sends; do echo "counter $name $(cat $name)"; done
 """
 
 
-# A cluster at one end of a wire, and a client at the other; its history shows how far it is. Leases and all that a client
-# waits for outlast the pull.
+# SERVE runs a cluster at one end of a wire, and MOVE a client at the other end. The client's history shows its
+# progress. Leases and the client's time-outs are longer than the time for which the wire is pulled.
 SERVE = """import subprocess, sys
 sys.path.insert(0, "{integration}")
 from cluster import Cluster
@@ -48,7 +49,7 @@ wait %1
 echo sum | client auditor console
 echo done
 """
-# Twice the time after which a peer that acknowledges nothing is taken for dead.
+# PULLED_S is twice the time after which a peer that acknowledges nothing counts as dead.
 PULLED_S, MOVING_S = 30, 75
 
 
@@ -61,15 +62,15 @@ class GuestTest(unittest.TestCase):
                                    memory_mib=3072)
         self.assertEqual(code, 0, output)
         self.assertIn("OK", output)
-        self.assertRegex(output, r"tcp: up to [1-9]\d* sockets, 0 not of loopback", "administration is seen, and nothing else")
+        self.assertRegex(output, r"tcp: up to [1-9]\d* sockets, 0 not of loopback", "only administration uses TCP")
         counters = {name: int(value) for name, value in re.findall(r"counter (\w+) (\d+)", output)}
-        self.assertGreater(counters["rdma_sends"], 1000, "the cluster talked over something else")
+        self.assertGreater(counters["rdma_sends"], 1000, "the cluster did not use the RDMA device")
         self.assertEqual(counters["rcvd_rnr_err"], 0)
 
 
 class TransfersTest(GuestTest):
-    def test_transfers_of_three_clients_fit_together(self):
-        self.run_in_guest(INTEGRATION / "cluster_test.py", "UndisturbedTest.test_transfers_of_three_clients_fit_together")
+    def test_histories_of_three_clients_agree(self):
+        self.run_in_guest(INTEGRATION / "cluster_test.py", "UndisturbedTest.test_histories_of_three_clients_agree")
 
 
 class ClientKilledTest(GuestTest):
@@ -84,12 +85,12 @@ class NodeKilledTest(GuestTest):
 
 
 class DataPathTest(GuestTest):
-    def test_rows_go_into_the_clients_memory(self):
+    def test_scans_write_rows_into_client_memory(self):
         self.run_in_guest(HERE / "data_path.py")
 
 
 class CutWireTest(unittest.TestCase):
-    """The cluster is in one guest and a client in another."""
+    """The cluster runs in one guest and a client in another."""
 
     def setUp(self):
         self.stack = contextlib.ExitStack()
@@ -101,7 +102,7 @@ class CutWireTest(unittest.TestCase):
         return self.stack.enter_context(guest.Guest(command, wire=guest.Wire(path, number), environment=environment,
                                                     memory_mib=1536))
 
-    def test_a_client_goes_on_where_it_was_when_the_wire_is_back(self):
+    def test_client_resumes_when_the_wire_is_plugged_in_again(self):
         path = os.path.join(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="loam-wire-")), "wire")
         server = self.start(["python3", "-c", SERVE.format(integration=INTEGRATION), *PROGRAMS], path, 1)
         said = server.wait_for("cluster at rdma://", timeout_s=120)
@@ -113,7 +114,7 @@ class CutWireTest(unittest.TestCase):
         client.plug(False)
         back = time.monotonic() + PULLED_S
         while time.monotonic() < back:
-            self.assertNotIn('"codes"', client.output(), "the client ended while the wire was out")
+            self.assertNotIn('"codes"', client.output(), "the client ended while the wire was pulled")
             time.sleep(0.1)  # poll interval
         client.plug(True)
         said = client.wait_for("done", timeout_s=120 + MOVING_S)
@@ -122,9 +123,9 @@ class CutWireTest(unittest.TestCase):
         moved = next(answer for answer in answers if "codes" in answer)
         self.assertGreater(moved["codes"].get("kOk", 0), 20, moved)
         self.assertLessEqual(set(moved["codes"]), {"kOk", "kConflict", "kUnavailable", "kUnknownOutcome"}, told)
-        self.assertGreater(moved["longest_ms"], PULLED_S * 500, f"the wire was out, and nobody waited: {moved}")
-        self.assertGreater(moved["resumed"], 0, f"the session did not go on: {told}")
-        self.assertGreater(moved["resent"], 0, f"requests were under way: {told}")
+        self.assertGreater(moved["longest_ms"], PULLED_S * 500, f"no request waited while the wire was pulled: {moved}")
+        self.assertGreater(moved["resumed"], 0, f"the session did not continue: {told}")
+        self.assertGreater(moved["resent"], 0, f"no request was in flight: {told}")
         self.assertEqual(answers[-1]["sum"], 20 * 100, answers[-1])
 
 

@@ -1,6 +1,6 @@
-"""What a cluster does when all its data travels over verbs; cluster_test.py runs this in a guest.
+"""Tests that the data of a cluster travels only over verbs. cluster_test.py runs this file in a guest.
 
-The arguments are those of the programs in tests/integration.
+The arguments are the same as in tests/integration/cluster.py.
 """
 
 import csv
@@ -31,15 +31,15 @@ class DataPathTest(ClusterTest):
         return [node["statistics"] for node in json.loads(self.cluster.loam("stats", "--json"))["nodes"]]
 
     def no_tcp(self):
-        """No server listens for data there, and nobody is connected but to an administration port."""
+        """Checks that no server listens for data on TCP, and that all TCP connections lead to administration ports."""
         ports = {int(re.search(r"administration at \S+:(\d+)", server.log()).group(1))
                  for server in [self.cluster.manager, *self.cluster.nodes]}
         for table in ("tcp", "tcp6"):
             for line in (pathlib.Path("/proc/net") / table).read_text().splitlines()[1:]:
                 local, remote = (int(address.split(":")[1], 16) for address in line.split()[1:3])
-                self.assertTrue({local, remote} & ports, f"a {table} socket that is none of administration: {line}")
+                self.assertTrue({local, remote} & ports, f"a {table} socket that does not belong to administration: {line}")
 
-    def test_scans_and_indexes_travel_over_verbs_alone(self):
+    def test_scans_and_indexes_use_only_verbs(self):
         loam = self.cluster.loam
         flights = sample()
         loam("import", "flights", SAMPLE)
@@ -54,8 +54,8 @@ class DataPathTest(ClusterTest):
             gained = {name: now[name] - then[name]
                       for name in ("direct_writes", "direct_bytes", "bytes_out", "flushes", "work_requests")}
             self.assertGreater(gained["direct_writes"], 0, gained)
-            self.assertGreater(gained["direct_bytes"], gained["bytes_out"] / 2, f"rows went in messages: {gained}")
-            self.assertGreater(gained["work_requests"], gained["flushes"], f"one send a doorbell: {gained}")
+            self.assertGreater(gained["direct_bytes"], gained["bytes_out"] / 2, f"rows travelled in messages: {gained}")
+            self.assertGreater(gained["work_requests"], gained["flushes"], f"only one send for each doorbell: {gained}")
         print("scan:", json.dumps(gained))
 
         found = json.loads("[" + ",".join(loam("get", "flights", "--index", "by_route", "JFK", "LAX", "--json").splitlines())

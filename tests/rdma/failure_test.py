@@ -1,4 +1,4 @@
-"""What goes wrong with RDMA, and what people and programs are told then: errors of one host, and a wire between two.
+"""Tests failures of RDMA and their error messages: errors on one host, and failures of the wire between two hosts.
 
     python3 tests/rdma/failure_test.py build/dev/tests/rdma/loam-net-probe build/dev/lib/loam/loam-rdma.so
 """
@@ -25,10 +25,10 @@ def environment():
 
 
 class ErrorsTest(unittest.TestCase):
-    """One guest for all: each error is provoked, and its text judged."""
+    """Provokes each error in one guest and checks its message."""
 
     STEPS = (
-        # what is done; exit code; what is told
+        # command; exit code; expected message
         ("$PROBE ping rdma://10.77.0.1:7401 1", 3,
          "cannot connect to rdma://10.77.0.1:7401: connection refused; does the server run, and listen there?"),
         ("$PROBE ping rdma://127.0.0.1:7401 1", 3, "cannot connect to rdma://127.0.0.1:7401: "),
@@ -39,8 +39,8 @@ class ErrorsTest(unittest.TestCase):
         ("$PROBE serve rdma://10.77.1.1:7403 > /tmp/said & until grep -q listening /tmp/said; do :; done;"
          " $PROBE ping rdma://10.77.1.1:7403 30 > /tmp/pinged & until grep -q 'answered [1-9]' /tmp/pinged; do :; done;"
          " ip address delete 10.77.1.1/24 dev rdma1; wait %2; code=$?; cat /tmp/pinged; kill %1; (exit $code)", 3,
-         "is the address that it was opened under, and so its GID, still there?"),
-        ("$PROBE serve rdma://192.0.2.1:7401", 1, "192.0.2.1 is no address of an RDMA device of this host"),
+         "does the address of this connection, and so its GID, still exist?"),
+        ("$PROBE serve rdma://192.0.2.1:7401", 1, "192.0.2.1 is not an address of an RDMA device of this host"),
         ("rping -s -a 10.77.0.1 -p 7500 -C 1 > /dev/null 2>&1 & until $PROBE ping rdma://10.77.0.1:7500 1 > /tmp/said;"
          " grep -v refused /tmp/said; do :; done; false", 1, "the peer does not speak Loam's protocol; is the port right?"),
         ("(ulimit -l 64; capsh --drop=cap_ipc_lock -- -c '$PROBE serve rdma://10.77.0.1:7402')", 1,
@@ -49,7 +49,7 @@ class ErrorsTest(unittest.TestCase):
         ("LOAM_MODULE_DIR=/nowhere $PROBE serve rdma://10.77.0.1:7402", 1,
          "rdma:// needs the module loam-rdma.so, which is not in /nowhere"),
         ("rdma link delete rxe0; rdma link delete rxe1; $PROBE serve rdma://10.77.0.1:7402", 1,
-         "there is no RDMA device: 'rdma link' shows those that are there"),
+         "there is no RDMA device: 'rdma link' lists the devices"),
         ("rm -f /usr/lib/*/librdmacm.so.1*; $PROBE serve rdma://10.77.0.1:7402", 1,
          "librdmacm.so.1: cannot open shared object file: No such file or directory; install the Debian packages"
          " librdmacm1, libibverbs1 and ibverbs-providers"),
@@ -69,7 +69,7 @@ class ErrorsTest(unittest.TestCase):
 
 
 class TwoGuests(unittest.TestCase):
-    """A server and a client, joined by a wire that can be pulled."""
+    """A server and a client in two guests. The wire between them can be pulled."""
 
     SERVER_MTU, CLIENT_MTU, PING_BYTES = 1500, 1500, 14
 
@@ -80,9 +80,9 @@ class TwoGuests(unittest.TestCase):
         self.server = self._start(f"{MTU.format(self.SERVER_MTU)}{PROBE} serve rdma://10.77.1.1:7400", guest.Wire(str(wire), 1))
         deadline = time.monotonic() + 30
         while not wire.exists():
-            self.assertLess(time.monotonic(), deadline, "QEMU makes no wire")
+            self.assertLess(time.monotonic(), deadline, "QEMU did not create the wire")
             time.sleep(0.02)  # poll interval
-        # Tries while the server is not there yet; what matters is the connection after that.
+        # The client repeats its first ping until the server answers. The test uses the connection of the second ping.
         self.client = self._start(f"{MTU.format(self.CLIENT_MTU)}until {PROBE} ping rdma://10.77.1.1:7400 6 | grep -q '^answered [1-9]'; do :; done;"
                                   f" {PROBE} ping rdma://10.77.1.1:7400 60 {self.PING_BYTES}", guest.Wire(str(wire), 2))
         self.server.wait_for("listening")
@@ -95,7 +95,7 @@ class TwoGuests(unittest.TestCase):
             guest.Guest(["bash", "-c", script], wire=wire, environment=environment(), memory_mib=1024))
 
     def assert_closed(self, machine, wanted, timeout_s):
-        """The connection ends, in time, and says so."""
+        """Checks that the connection ends in time and that the guest reports it."""
         ended = self.closed_before if machine is self.server else 0
         deadline = time.monotonic() + timeout_s
         while (said := machine.output()).count("closed") == ended or not said.endswith("\n"):
@@ -111,12 +111,12 @@ class WireTest(TwoGuests):
         for machine in (self.client, self.server):
             self.assert_closed(machine, ["kUnavailable", "10.77.1."], 3 * PEER_TIMEOUT_S)
 
-    def test_a_peer_that_stands_still_is_taken_for_dead(self):
+    def test_a_frozen_peer_counts_as_dead(self):
         self.server.freeze()
-        self.assert_closed(self.client, ["kUnavailable", "the peer acknowledges nothing (retries exhausted)"],
+        self.assert_closed(self.client, ["kUnavailable", "the peer does not acknowledge (retries exhausted)"],
                            3 * PEER_TIMEOUT_S)
 
-    def test_a_short_pull_is_survived(self):
+    def test_connection_survives_a_short_interruption(self):
         self.server.plug(False)
         self.server.plug(True)
         before = self.client.output().count("answered")
@@ -128,7 +128,7 @@ class WireTest(TwoGuests):
 
 
 class MtuTest(TwoGuests):
-    """The client's frames are larger than the server's side takes; small messages arrive."""
+    """The client's frames are larger than the server's device accepts; small messages arrive."""
 
     CLIENT_MTU, PING_BYTES = 4200, 8000
 

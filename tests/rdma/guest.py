@@ -3,13 +3,13 @@
 
     tests/rdma/guest.py run -- build/dev/common/net/net_test --gtest_filter='*Rdma*'
     tests/rdma/guest.py run --results build/rdma --timeout 300 -- bash -c 'ibv_devinfo && rping -s -C 1'
-    tests/rdma/guest.py prepare        only fetches what is needed
+    tests/rdma/guest.py prepare        only fetches the kernel
 
-The guest sees this machine's files, read-only below a layer in its own memory: what the command writes is gone at the end,
-but for the folder given with --results. It runs as root with two RDMA devices: rxe0, addresses 10.77.0.1, 10.77.0.2 and
-fd77:0::1, and rxe1, 10.77.1.1 and fd77:1::1. Output comes as it is written; the exit code is the command's, 124 if it ran
-into the time limit, 125 if the guest died or did not get so far, 77 if there can be none on this machine. Needs no
-privileges and no KVM.
+The guest reads this machine's files, and keeps files that the command writes in its own memory. These are lost at the
+end, except in the folder given with --results. The command runs as root with two RDMA devices: rxe0, addresses
+10.77.0.1, 10.77.0.2 and fd77:0::1, and rxe1, 10.77.1.1 and fd77:1::1. The output of the command is passed on at once.
+The exit code is the command's; 124 after the time limit; 125 if the guest died or did not reach the command; 77 if this
+machine cannot run a guest. The program needs neither privileges nor KVM.
 """
 
 import argparse
@@ -37,12 +37,13 @@ from kernel import Unavailable  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 TIMED_OUT, DIED, SKIPPED = 124, 125, 77
-# From QEMU's start to the command's: 6 s on an idle machine, and others may be busy.
+# Time from the start of QEMU to the start of the command: 6 s on an idle machine, more on a busy one.
 BOOT_TIMEOUT_S = 120
-# Of the console: a warning of the kernel with its stack, and what came before it.
+# Number of console lines that an error report shows: enough for a kernel warning with its stack and the lines before
+# it.
 COMPLAINT_LINES = 80
 QEMU = "qemu-system-x86_64"
-# Addresses of the devices of a single guest; the second of rxe0 is for tests that need a peer with another one.
+# The devices of a guest without a wire. The second address of rxe0 is for tests that need a peer with another address.
 NETWORK = """set -e
 ip link set lo up
 for number in 0 1; do
@@ -56,11 +57,11 @@ ip addr add 10.77.0.2/24 dev rdma0
 """
 
 
-# Soft-RoCE works in these threads, which at their usual priority wait for programs that poll: in two of three pairs of
-# runs in one boot a round trip went from 7 ms to less than 2 ms.
+# Soft-RoCE runs in the threads ksoftirqd. At their usual priority these wait for programs that poll. With the higher
+# priority, a round trip took less than 2 ms instead of 7 ms in two of three pairs of runs in one boot.
 PRIORITY = """for thread in $(pgrep ksoftirqd); do chrt -f -p 10 $thread; done
 """
-# The device of a guest on a wire to another.
+# The device of a guest whose wire leads to another guest.
 WIRED_NETWORK = """set -e
 ip link set lo up
 wire=$(ls -d /sys/class/net/e* | head -n 1)
@@ -73,7 +74,7 @@ rdma link add rxe0 type rxe netdev $wire
 
 @dataclasses.dataclass(frozen=True)
 class Wire:
-    """One end of a cable between two guests. Start the one with number 1 first: it listens at `path`."""
+    """One end of a cable between two guests. Start the guest with number 1 first: it listens at `path`."""
 
     path: str
     number: int
@@ -89,7 +90,7 @@ class Wire:
 
 
 def archive(files):
-    """An initramfs (cpio, newc) of {name: (mode, bytes)}."""
+    """Returns an initramfs (cpio, newc) with the files {name: (mode, bytes)}."""
     parts = []
     entries = [*files.items(), ("TRAILER!!!", (0, b""))]
     for number, (name, (mode, data)) in enumerate(entries, 1):
@@ -108,14 +109,14 @@ def _program(name):
 
 
 def require():
-    """The kernel of a guest; Unavailable if this machine cannot run one."""
+    """Returns the kernel for a guest. Raises Unavailable if this machine cannot run a guest."""
     for name in (QEMU, "busybox", "rdma"):
         _program(name)
     return guest_kernel.prepare()
 
 
 class Guest:
-    """One boot. Context manager: the guest is gone when it ends, and dies with this process."""
+    """One boot of a guest, as a context manager. The guest ends with the `with` block, and with this process."""
 
     def __init__(self, command, timeout_s=120, results=None, memory_mib=2048, environment=None, network=NETWORK,
                  wire=None):
@@ -188,7 +189,7 @@ class Guest:
         if self.wire:
             command += self.wire.options()
         self._boot_deadline = time.monotonic() + BOOT_TIMEOUT_S
-        # Files of its own for all its output: a pipe of our caller would stay open as long as QEMU lives.
+        # QEMU's output goes to files, because a pipe of our caller would stay open as long as QEMU lives.
         errors = self._stack.enter_context(open(self.folder / "qemu", "wb"))
         self._qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
                                       preexec_fn=_die_with_parent)
@@ -200,7 +201,7 @@ class Guest:
         self._qemu.wait()
 
     def wait(self, sink):
-        """Passes the output on to `sink` until the guest has ended. Returns the exit code."""
+        """Writes the output to `sink` until the guest has ended. Returns the exit code."""
         deadline = None
         with open(self.folder / "output", "rb") as output:
             while True:
@@ -225,29 +226,30 @@ class Guest:
                 time.sleep(0.05)  # poll interval
 
     def output(self):
-        """What the command has said up to now."""
+        """Returns the output of the command up to now."""
         return (self.folder / "output").read_text(errors="replace")
 
     def wait_for(self, text, timeout_s=60):
-        """Until the command has said `text`; the time counts from its start. Returns all that it has said."""
+        """Waits until the command has printed `text`. The time limit counts from the start of the command. Returns the
+        whole output."""
         deadline = None
         while text not in (said := self.output()):
             lines = self._status_lines()
             if deadline is None and lines:
                 deadline = time.monotonic() + timeout_s
             if (lines and lines[-1] != "running") or self._qemu.poll() is not None:
-                raise AssertionError(f"the command ended ({lines}) and never said '{text}', but: {self.output()}")
+                raise AssertionError(f"the command ended ({lines}) and never printed '{text}', but: {self.output()}")
             if time.monotonic() > (deadline or self._boot_deadline):
-                raise AssertionError(f"the command did not say '{text}' within {timeout_s} s, but: {said}")
+                raise AssertionError(f"the command did not print '{text}' within {timeout_s} s, but: {said}")
             time.sleep(0.02)  # poll interval
         return said
 
     def plug(self, in_):
-        """Plugs the wire in, or pulls it."""
+        """Plugs the wire in (True) or pulls it (False)."""
         self._monitor("set_link", name="wire", up=in_)
 
     def freeze(self):
-        """The machine stands still, as one whose power is cut: nothing is told to anybody."""
+        """Stops the machine, as after a power cut: it sends nothing to its peers."""
         self._qemu.send_signal(signal.SIGSTOP)
 
     def _monitor(self, command, **arguments):
@@ -264,14 +266,14 @@ class Guest:
                     raise RuntimeError(f"QEMU refuses {command}: {answer['error']}")
 
     def _status_lines(self):
-        """What the guest has said on its status port: "running", then "exit N" or "failed: why"."""
+        """Returns the lines on the guest's status port: "running", then "exit N" or "failed: why"."""
         return (self.folder / "status").read_text().split("\n")[:-1]
 
     def _verdict(self, status):
         kind, _, rest = status.partition(" ")
         if kind == "exit" and rest.isdigit():
             return int(rest)
-        self._complain(f"the guest did not come so far as to run the command: {status}")
+        self._complain(f"the guest did not reach the command: {status}")
         return DIED
 
     def _complain(self, what):
@@ -288,20 +290,20 @@ def _die_with_parent():
 
 
 def run(command, sink=None, **options):
-    """Boots a guest for one command; see Guest. Returns the exit code."""
+    """Boots a guest for one command, with the options of Guest. Returns the exit code."""
     with Guest(command, **options) as guest:
         return guest.wait(sink or sys.stdout.buffer)
 
 
 def shell(script, **options):
-    """(exit code, output) of a shell script in a guest."""
+    """Runs a shell script in a guest. Returns (exit code, output)."""
     sink = io.BytesIO()
     code = run(["bash", "-c", script], sink=sink, **options)
     return code, sink.getvalue().decode(errors="replace")
 
 
 def unittest_main(arguments=()):
-    """Runs the tests of the calling file, or skips them all where no guest can run."""
+    """Runs the tests of the calling file. Skips all of them if this machine cannot run a guest."""
     try:
         require()
     except Unavailable as reason:
@@ -316,17 +318,19 @@ def _arguments():
     actions.add_parser("prepare", help="fetch the kernel if it is not in the cache")
     runner = actions.add_parser("run", help="run a command in a guest")
     runner.add_argument("--timeout", type=float, default=120, metavar="SECONDS",
-                        help="a command that runs longer is ended, with its guest (default: %(default)s)")
-    runner.add_argument("--results", metavar="FOLDER", help="what the command writes there stays")
-    runner.add_argument("--memory", type=int, default=2048, metavar="MIB", help="(default: %(default)s)")
-    runner.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the command")
-    runner.add_argument("command", nargs="+", help="with its arguments, behind --")
+                        help="time limit, after which the guest and its command are ended (default: %(default)s)")
+    runner.add_argument("--results", metavar="FOLDER", help="folder whose files are kept after the end of the guest")
+    runner.add_argument("--memory", type=int, default=2048, metavar="MIB",
+                        help="memory of the guest (default: %(default)s)")
+    runner.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
+                        help="set a variable in the environment of the command")
+    runner.add_argument("command", nargs="+", help="the command and its arguments, after --")
     return parser.parse_args()
 
 
 def main():
     arguments = _arguments()
-    # An orderly end, so that the guest and its files go too.
+    # SIGTERM raises SystemExit, so that the guest and its files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         if arguments.action == "prepare":

@@ -1,4 +1,4 @@
-"""The guest itself: real verbs work in it, exit codes and files come back, and nothing of it outlives its command."""
+"""Tests guest.py: verbs work in the guest, exit codes and files are returned, and no process of a guest remains."""
 
 import os
 import pathlib
@@ -25,7 +25,7 @@ wait $!
 
 
 def qemus(parent):
-    """Ids of the processes that emulate for `parent`."""
+    """Returns the ids of the QEMU processes whose parent is `parent`."""
     found = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(parent)], capture_output=True, text=True).stdout
     return [int(line.split()[0]) for line in found.splitlines() if "qemu" in line]
 
@@ -51,7 +51,7 @@ class GuestTest(unittest.TestCase):
                                 "seq 100000; exit 23", results=results, environment={"COLOUR": "dark red"})
             self.assertEqual(code, 23, output)
             self.assertEqual((results / "file").read_text(), "dark red\n")
-            self.assertEqual(sorted(os.listdir(folder)), before + ["results"], "the guest writes into its layer only")
+            self.assertEqual(sorted(os.listdir(folder)), before + ["results"], "the guest writes only into its layer")
         lines = output.splitlines()
         self.assertEqual(lines[:2], ["to stderr", os.getcwd()])
         self.assertEqual(lines[2:], [str(number) for number in range(1, 100001)])
@@ -61,11 +61,11 @@ class GuestTest(unittest.TestCase):
         self.assertEqual((code, output), (guest.TIMED_OUT, "started\n"))
         self.assertEqual(qemus(os.getpid()), [])
 
-    def test_a_guest_that_dies_is_told_from_a_command_that_fails(self):
+    def test_death_of_the_guest_differs_from_failure_of_the_command(self):
         code, _ = guest.shell("echo c > /proc/sysrq-trigger; sleep 30")
         self.assertEqual(code, guest.DIED)
 
-    def test_a_device_that_cannot_be_made_is_told(self):
+    def test_missing_device_is_reported(self):
         code, output = guest.shell("echo never run", network="echo no cable; exit 1")
         self.assertEqual((code, output), (guest.DIED, ""))
 
@@ -83,7 +83,7 @@ class GuestTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)  # poll interval
 
-    def test_without_qemu_it_says_so_and_counts_as_skipped(self):
+    def test_without_qemu_the_tests_are_skipped_with_a_reason(self):
         here = subprocess.run([sys.executable, PROGRAM, "run", "--", "true"], capture_output=True, text=True,
                               env={**os.environ, "PATH": "/nowhere"})
         self.assertEqual(here.returncode, guest.SKIPPED)

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# First process of the guest: makes the host's file system its own, gives it a Soft-RoCE device, runs the job.
+# First process of the guest: mounts the host's file system, creates Soft-RoCE devices, runs the job.
 # tests/rdma/guest.py packs it with busybox, the modules and job/ into the initramfs.
 
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
@@ -9,15 +9,15 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 
-# Where /proc, /sys and /dev are: nowhere else at first, below the host's file system later.
+# Prefix of /proc, /sys and /dev: empty at first, later the host's file system.
 moved=
-# end STATUS: tells the host, and ends the machine (QEMU runs with -no-reboot).
+# end STATUS: reports the status to the host and ends the machine (QEMU runs with -no-reboot).
 end() {
   [ -n "$status_port" ] && echo "$1" > "$moved/dev/$status_port"
   echo b > $moved/proc/sysrq-trigger
   sleep 60
 }
-# fail WHAT: on the console, which the host shows.
+# fail WHAT: prints an error to the console, which the host shows.
 fail() {
   echo "guest: $1" > $moved/dev/console
   end "failed: $1"
@@ -40,7 +40,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 [ -n "$output_port" ] || fail "no port for the output"
 
-# Read-only, with whatever the job writes in memory.
+# The host's file system is read-only; files that the job writes stay in memory.
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose host /lower || fail "no file system of the host"
 mount -t tmpfs -o size=80% tmpfs /upper
 mkdir /upper/files /upper/work

@@ -1,9 +1,9 @@
-"""Debian's own kernel for the guest: fetched as a package, never installed, kept in the user's cache.
+"""Fetches Debian's kernel for the guest as a package, and keeps it in the user's cache. It is never installed.
 
-    prepare() -> Kernel      what a guest boots: an ELF vmlinux, and the modules it needs in the order to load them
+    prepare() -> Kernel      an ELF vmlinux to boot, and the modules that the guest loads, in this order
 
-The cloud kernel has no rdma_rxe, so it is the image that linux-image-amd64 depends on. One folder of the cache holds one
-version of the package; a newer package in the machine's apt sources gets a folder of its own.
+The package is the image that linux-image-amd64 depends on, because the cloud kernel has no rdma_rxe. Each version of
+the package has a folder of its own in the cache.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ import subprocess
 import tempfile
 
 META_PACKAGE = "linux-image-amd64"
-# Modules that nothing names as a dependency of another. rdma_rxe asks the crypto API for crc32, which is no dependency
-# that depmod sees; without it rxe fails with "failed to add".
+# Modules that the guest loads, without their dependencies. rdma_rxe requests crc32 from the crypto API, which depmod
+# does not detect. Without crc32, rxe fails with "failed to add".
 MODULES = (
     "virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p", "overlay",
     "crc32_generic", "crc32c_generic", "dummy", "ib_uverbs", "rdma_ucm", "rdma_rxe",
@@ -28,13 +28,13 @@ FETCH_TIMEOUT_S = 300
 
 
 class Unavailable(Exception):
-    """The guest cannot run on this machine; the text says why and what to do."""
+    """This machine cannot run a guest. The text says why, and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     vmlinux: pathlib.Path
-    modules: tuple  # of paths, each after those it depends on
+    modules: tuple  # paths, each after its dependencies
     version: str
 
 
@@ -56,7 +56,7 @@ def _run(command, **options):
 
 
 def _candidate():
-    """(package, version) that the apt sources of this machine offer."""
+    """Returns the (package, version) of the kernel in the apt sources of this machine."""
     for line in _run(["apt-cache", "show", "--no-all-versions", META_PACKAGE]).splitlines():
         if line.startswith("Depends:"):
             package = line.split(":", 1)[1].split(",")[0].split()[0]
@@ -67,21 +67,22 @@ def _candidate():
 
 
 def extract_vmlinux(image):
-    """The ELF kernel inside a bzImage. Booted directly (PVH) it starts about four seconds sooner under emulation."""
+    """Returns the ELF kernel inside a bzImage. QEMU boots it directly (PVH), which saves about four seconds of
+    emulation."""
     setup_sectors = image[0x1F1] or 4
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (setup_sectors + 1) * 512 + offset
-    payload = image[start:start + length - 4]  # the last four bytes are the size of what is packed
+    payload = image[start:start + length - 4]  # the last four bytes are the unpacked size
     if payload[:6] != b"\xfd7zXZ\0":
-        raise Unavailable("the kernel is not packed with xz as Debian 12's is; tests/rdma/kernel.py has to learn how")
+        raise Unavailable("the kernel is not packed with xz as Debian 12's is; extend tests/rdma/kernel.py")
     vmlinux = lzma.decompress(payload)
     if vmlinux[:4] != b"\x7fELF":
-        raise Unavailable("the kernel package holds no ELF kernel where one was expected")
+        raise Unavailable("the kernel package has no ELF kernel at the expected place")
     return vmlinux
 
 
 def _load_order(tree, release):
-    """Files of MODULES and all that they need, dependencies first."""
+    """Returns the files of MODULES and of their dependencies, in the order in which they must be loaded."""
     _run([shutil.which("depmod", path="/usr/sbin:/sbin:/usr/bin:/bin") or "depmod", "-b", str(tree), release])
     base = tree / "lib/modules" / release
     needs = {}
@@ -106,7 +107,7 @@ def _load_order(tree, release):
 
 
 def _unpack(package, folder):
-    """Fetches `package` and fills `folder` with what a guest needs of it."""
+    """Fetches `package` and puts the files that a guest needs into `folder`."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         scratch = pathlib.Path(scratch)
         sandbox = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
@@ -131,7 +132,7 @@ def _lock(path):
 
 
 def prepare():
-    """The kernel, from the cache or fetched now. Unavailable if it cannot be had."""
+    """Returns the kernel from the cache, or fetches it. Raises Unavailable if neither is possible."""
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
     with _lock(root / "lock"):
@@ -141,7 +142,7 @@ def prepare():
             if not folder.exists():
                 _unpack(package, folder)
         except Unavailable:
-            # Without apt's lists or a network: the newest that is here will do.
+            # Without apt's lists or a network, the newest version in the cache is used.
             kept = sorted((path for path in root.iterdir() if (path / "vmlinux").exists()), key=os.path.getmtime)
             if not kept:
                 raise

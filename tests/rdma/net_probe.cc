@@ -1,10 +1,10 @@
-// Speaks the transport's protocol and nothing above it: for tests of networks and of what goes wrong with them.
+// loam-net-probe speaks the transport's protocol and nothing above it. Tests of networks and of their failures use it.
 //
-//   loam-net-probe serve ADDRESS           echoes; says "listening ADDRESS" when it does
+//   loam-net-probe serve ADDRESS           echoes; prints "listening ADDRESS" when it listens
 //   loam-net-probe ping ADDRESS SECONDS [BYTES]
-//                                          says "connected", then "answered N" now and then; at the end of the time
-//                                          "done N", exit 0; at the end of the connection "closed STATUS", exit 3.
-//                                          One message of 14 or so many bytes is on its way at a time
+//                                          prints "connected", then "answered N" from time to time; at the end of the
+//                                          time "done N", exit code 0; at the end of the connection "closed STATUS",
+//                                          exit code 3. One message of BYTES (14 by default) is in flight at a time
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +13,8 @@
 #include <string_view>
 
 #include "common/base/env.h"
-#include "common/net/transport.h"
+#include "common/net/make_transport.h"
+#include "common/net/transport/transport.h"
 
 namespace {
 

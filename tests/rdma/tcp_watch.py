@@ -1,9 +1,10 @@
-"""Runs a command, and fails if a TCP socket was there meanwhile that was none of loopback.
+"""Runs a command, and fails if a TCP socket outside of loopback existed meanwhile.
 
     python3 tests/rdma/tcp_watch.py COMMAND ARGUMENT…
 
-For clusters whose data travels over verbs: their data addresses are those of devices, and administration alone listens
-at 127.0.0.1. A connection that was closed between two looks is seen too: it stays for a minute in TIME_WAIT.
+In a cluster whose data travels over verbs, only the administration listens at 127.0.0.1; data uses the addresses of
+RDMA devices. The program also notices a connection that was closed between two polls, because its socket stays in
+TIME_WAIT for a minute.
 """
 
 import ipaddress
@@ -16,14 +17,15 @@ LISTENS = "0A"
 
 
 def address(text):
-    """Of "0100007F:1F90": words of 32 bits as a little-endian machine reads them."""
+    """Parses an address of /proc/net/tcp such as "0100007F:1F90": 32-bit words in the byte order of a little-endian
+    machine."""
     words = bytes.fromhex(text.partition(":")[0])
     parsed = ipaddress.ip_address(b"".join(words[i:i + 4][::-1] for i in range(0, len(words), 4)))
     return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
 def sockets():
-    """(whether it is one of loopback, its line) of each TCP socket."""
+    """Yields for each TCP socket whether it is on loopback, and its line in /proc/net."""
     for table in ("tcp", "tcp6"):
         for line in (pathlib.Path("/proc/net") / table).read_text().splitlines()[1:]:
             _, local, remote, state = line.split()[:4]
@@ -41,7 +43,7 @@ def main():
                 code = None
             found = list(sockets())
             seen = max(seen, len(found))
-            foreign.update({tuple(line.split()[2:4]): line for local, line in found if not local})  # by its two ends
+            foreign.update({tuple(line.split()[2:4]): line for local, line in found if not local})  # keyed by both ends
             if code is not None:
                 break
     print(f"tcp: up to {seen} sockets, {len(foreign)} not of loopback")

@@ -23,16 +23,18 @@ namespace {
 
 using nlohmann::json;
 
-/// Seeds of one child: enough that the fork does not count, few enough that what crashes leave behind stays small.
+/// Seeds of one child process: many enough that the cost of the fork does not count, few enough that the memory which
+/// crashed simulated processes leave behind stays small.
 constexpr uint64_t kBatch = 16;
-/// A run takes some ten milliseconds; one that takes so much processor time turns without an end. Time of the wall
-/// would count what other programs take.
+/// A run takes some ten milliseconds. A run that takes this much processor time is in an endless loop. The limit
+/// counts processor time, because elapsed time also depends on other programs.
 constexpr unsigned kHangSeconds = 20;
-/// A run never waits; one that is not done after so long sleeps in a system call, or gets no processor at all.
+/// Limit of elapsed time. A run never waits, so a run that is not done by then sleeps in a system call or gets no
+/// processor.
 constexpr unsigned kStandstillSeconds = 1'200;
 constexpr size_t kMaxErrorBytes = 4'000;
 
-/// Ends this process by SIGPROF or SIGALRM unless it comes by here again in time.
+/// Starts the timers anew. SIGPROF or SIGALRM ends this process unless it calls this again in time.
 void limit_time() {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = kHangSeconds, .tv_usec = 0}};
   LOAM_CHECK(setitimer(ITIMER_PROF, &limit, nullptr) == 0, "no timer of processor time");
@@ -69,10 +71,10 @@ RunReport from_json(const json& from) {
   return report;
 }
 
-/// A child that runs one seed after the other and writes a line for each.
+/// A child process that runs one seed after another and writes a line for each.
 class Child {
  public:
-  /// `plans` are made in the child: the parent stays small.
+  /// The child calls `body`, which makes the plans, so the parent's memory stays small.
   Child(std::vector<uint64_t> seeds, const std::function<RunReport(uint64_t)>& body) : seeds_(std::move(seeds)) {
     std::array<int, 2> ends{};
     errors_ = memfd_create("stderr", 0);
@@ -105,7 +107,7 @@ class Child {
 
   int descriptor() const { return from_; }
 
-  /// Reads what there is; false when the child has ended.
+  /// Reads the lines that have arrived. False when the child has ended.
   bool read_some(std::vector<RunReport>& reports) {
     std::array<char, 65'536> buffer;
     const ssize_t count = read(from_, buffer.data(), buffer.size());
@@ -118,7 +120,7 @@ class Child {
     return true;
   }
 
-  /// After read_some() gave false: what the seed under way ended with, if the child died in it.
+  /// Call after read_some() returned false: if the child died during a seed, fills in the report of that seed.
   bool died(RunReport& report) {
     int status = 0;
     waitpid(pid_, &status, 0);
@@ -128,7 +130,7 @@ class Child {
     const bool hang = WIFSIGNALED(status) && (WTERMSIG(status) == SIGPROF || WTERMSIG(status) == SIGALRM);
     report.invariant = hang ? "hang" : "assertion";
     report.message = hang ? "the run did not end within " + std::to_string(kHangSeconds) + " s of processor time, or " +
-                                std::to_string(kStandstillSeconds) + " s at all"
+                                std::to_string(kStandstillSeconds) + " s of elapsed time"
                           : "the process died" +
                                 (WIFSIGNALED(status) ? " of signal " + std::to_string(WTERMSIG(status)) : "") + ": ";
     std::string errors(kMaxErrorBytes, '\0');
@@ -181,7 +183,7 @@ CampaignReport run_campaign(const CampaignOptions& options, const std::function<
   bool stop = false;
   std::vector<std::unique_ptr<Child>> children;
   const auto body = [](uint64_t seed) { return run(make_plan(seed)); };
-  std::vector<uint64_t> left;  // of a batch whose child died
+  std::vector<uint64_t> left;  // seeds of a batch whose child died
   while (!children.empty() || (!stop && (next < end || !left.empty()))) {
     while (!stop && children.size() < options.jobs && (next < end || !left.empty())) {
       std::vector<uint64_t> seeds = std::exchange(left, {});
@@ -222,7 +224,7 @@ CampaignReport run_campaign(const CampaignOptions& options, const std::function<
   return total;
 }
 
-RunReport run_apart(const Plan& plan, const std::vector<size_t>& without) {
+RunReport run_in_child_process(const Plan& plan, const std::vector<size_t>& without) {
   Child child({plan.seed}, [&](uint64_t) { return run(plan, {without, {}}); });
   std::vector<RunReport> reports;
   while (child.read_some(reports)) {
@@ -235,13 +237,14 @@ RunReport run_apart(const Plan& plan, const std::vector<size_t>& without) {
 std::vector<size_t> shrink(const Plan& plan, const std::string& invariant) {
   std::vector<size_t> without;
   const auto fails = [&](const std::vector<size_t>& left_out) {
-    const RunReport report = run_apart(plan, left_out);
+    const RunReport report = run_in_child_process(plan, left_out);
     return report.failed && report.invariant == invariant;
   };
   std::vector<size_t> all(plan.faults.size());
   std::iota(all.begin(), all.end(), 0);
   if (fails(all)) return {};
-  // From the last one back: what happened after the damage was done goes first. Again, as long as something goes.
+  // Begins with the last fault, because faults after the violation can always go. Repeats until no fault can be left
+  // out.
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = plan.faults.size(); i-- > 0;) {

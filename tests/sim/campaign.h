@@ -1,4 +1,4 @@
-// Many seeds, in child processes.
+// Runs many seeds, each in a child process.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 namespace loam::sim {
 
+/// The seeds of a campaign, and how it runs them.
 struct CampaignOptions {
   uint64_t first_seed = 1;
   uint64_t seeds = 1;
@@ -18,6 +19,7 @@ struct CampaignOptions {
   bool stop_at_failure = false;
 };
 
+/// Sums over all runs of a campaign.
 struct CampaignReport {
   uint64_t seeds = 0;
   uint64_t failures = 0;
@@ -25,20 +27,21 @@ struct CampaignReport {
   uint64_t faults = 0;
   uint64_t transactions = 0;
   uint64_t commits = 0;
-  double seconds = 0;      ///< of the wall clock
-  double cpu_seconds = 0;  ///< of the children
+  double seconds = 0;      ///< elapsed time
+  double cpu_seconds = 0;  ///< processor time of the child processes
   std::map<std::string, uint64_t, std::less<>> probes;
 };
 
-/// Runs the seeds in batches, each in a child process of its own: what crashed processes leave behind goes with it, and
-/// an assertion or a hang of product code ends one seed only, as the invariants "assertion" and "hang". `on_run` is
-/// told of every seed, in the order in which they end.
+/// Runs the seeds, each in a child process of its own. The memory of crashed simulated processes ends with the child
+/// process, and an assertion or a hang of product code ends one seed only; such a seed violates the invariant
+/// "assertion" or "hang". `on_run` receives the report of every seed, in the order in which the seeds end.
 CampaignReport run_campaign(const CampaignOptions& options, const std::function<void(const RunReport&)>& on_run);
 
-/// One run in a child process.
-RunReport run_apart(const Plan& plan, const std::vector<size_t>& without);
+/// Runs the plan once in a child process, without the faults whose indexes are in `without`.
+RunReport run_in_child_process(const Plan& plan, const std::vector<size_t>& without);
 
-/// The faults, by index, without which the plan does not fail in the same way: all others are left out.
+/// Finds the faults that a failing plan needs. Returns the indexes of all faults that can be left out: without them
+/// the plan still violates `invariant`.
 std::vector<size_t> shrink(const Plan& plan, const std::string& invariant);
 
 }  // namespace loam::sim

@@ -11,33 +11,38 @@ namespace loam::sim {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-/// How often a node's process looks whether something is wanted of it.
-constexpr uint64_t kLookNs = 20 * kMs;
-/// Between two sweeps of the indexes.
+/// Interval at which a node's process checks for requests of the simulator.
+constexpr uint64_t kNodePollNs = 20 * kMs;
+/// Interval between two sweeps of the indexes.
 constexpr uint64_t kSweepNs = 20 * kMs;
-/// A process that could not start tries again.
+/// Time after which a process that could not start tries again.
 constexpr uint64_t kStartAgainNs = 10 * kMs;
 constexpr uint64_t kConnectTimeoutNs = 500 * kMs;
 constexpr uint64_t kRequestTimeoutNs = 1'000 * kMs;
 constexpr uint64_t kCommitTimeoutNs = 3'000 * kMs;
 constexpr size_t kFiberStackBytes = 64 << 10;
-/// Trees of a few dozen keys have inner nodes.
+/// Node size so small that the tree of a few dozen keys has inner nodes.
 constexpr size_t kIndexNodeBytes = 300;
-/// Less than one dead entry in a table of these sizes.
+/// Less than one dead entry in a table of the simulator's size.
 constexpr double kNextToNoGarbage = 1e-6;
-/// Steps of progress that a client is expected to make in a calm cluster.
+/// Steps of progress that each client must make in a calm cluster.
 constexpr uint64_t kProgressSteps = 10;
 
 }  // namespace
 
-Cluster::Cluster(const Plan& plan, World& world, Oracle& oracle)
-    : plan_(plan), world_(world), oracle_(oracle), network_(network_options()), disk_(world), slots_(plan.roles()) {
-  disk_.set_reserves(plan.log_takes_room);
+Cluster::Cluster(const Plan& plan, Simulator& simulator, Oracle& oracle)
+    : plan_(plan),
+      simulator_(simulator),
+      oracle_(oracle),
+      network_(network_options()),
+      disk_(simulator),
+      slots_(plan.roles()) {
+  disk_.set_reserves(plan.log_preallocates);
   net::SimNetwork::install(&network_);
-  world_.set_crash_hook([this](ProcessNumber process) { on_crash(process); });
-  world_.set_pause_hook(
+  simulator_.set_crash_hook([this](ProcessNumber process) { on_crash(process); });
+  simulator_.set_pause_hook(
       [this](ProcessNumber process, std::string_view point) { return on_pause_point(process, point); });
-  world_.set_rare_hook([this](std::string_view name) { return on_rare(name); });
+  simulator_.set_rare_hook([this](std::string_view name) { return on_rare(name); });
 }
 
 net::SimNetworkOptions Cluster::network_options() {
@@ -45,9 +50,9 @@ net::SimNetworkOptions Cluster::network_options() {
   options.seed = plan_.seed;
   options.max_delay_ns = plan_.max_delay_ns;
   options.max_end_delay_ns = plan_.max_end_delay_ns;
-  options.now_ns = [this] { return world_.world_ns(); };
+  options.now_ns = [this] { return simulator_.virtual_now_ns(); };
   options.on_arrival = [this](const std::string&, const void* transport, uint64_t at_ns) {
-    world_.wake_at(transport, at_ns);
+    simulator_.wake_at(transport, at_ns);
   };
   return options;
 }
@@ -64,14 +69,14 @@ Role Cluster::role_of(ProcessNumber process) const {
   for (Role role = 0; role < plan_.roles(); ++role) {
     if (slots_[role].process == process) return role;
   }
-  return plan_.roles();  // the set-up's or the auditor's
+  return plan_.roles();  // the client of the set-up or of the audit
 }
 
 // ---- starting and restarting ----------------------------------------------------------------------------------------
 
 WorkloadShape Cluster::shape() const {
   WorkloadShape shape;
-  shape.cuts_calls = true;
+  shape.limits_call_time = true;
   shape.accounts = plan_.accounts;
   shape.hot_keys = plan_.hot_keys;
   shape.fibers = plan_.fibers;
@@ -82,14 +87,14 @@ WorkloadShape Cluster::shape() const {
   shape.toggles = plan_.toggles;
   shape.trees = plan_.trees;
   shape.indexes = plan_.indexes;
-  // A commit manager that stands still forgives that time to everybody.
+  // A commit manager that stood still extends the leases of all sessions by that time.
   const bool steady = std::ranges::none_of(plan_.faults, [](const Fault& fault) {
     return fault.role == 0 && (fault.kind == FaultKind::kCrash || fault.kind == FaultKind::kCrashAtPoint ||
                                fault.kind == FaultKind::kPause || fault.kind == FaultKind::kStallAtPoint ||
                                fault.kind == FaultKind::kSlow || fault.kind == FaultKind::kRare);
   });
-  shape.older_folder =
-      std::ranges::any_of(plan_.faults, [](const Fault& fault) { return fault.kind == FaultKind::kOlderFolder; });
+  shape.may_meet_stale_manager =
+      std::ranges::any_of(plan_.faults, [](const Fault& fault) { return fault.kind == FaultKind::kStaleManagerState; });
   if (steady) shape.max_age_ns = plan_.max_transaction_age_ns;
   return shape;
 }
@@ -99,11 +104,11 @@ void Cluster::start_servers() {
 }
 
 void Cluster::start_role(Role role) {
-  Slot& slot = slots_[role];
-  if (slot.process != 0 && world_.alive(slot.process)) return;
+  RoleState& slot = slots_[role];
+  if (slot.process != 0 && simulator_.alive(slot.process)) return;
   if (plan_.is_client(role)) slot.number = ++client_numbers_;
   const ClockShape clock{plan_.clock_offset_ns[role], plan_.clock_ppm[role]};
-  slot.process = world_.start(name(role), clock, [this, role, number = slot.number] {
+  slot.process = simulator_.start(name(role), clock, [this, role, number = slot.number] {
     if (role == 0) {
       manager_main(role);
     } else if (plan_.is_node(role)) {
@@ -115,8 +120,8 @@ void Cluster::start_role(Role role) {
 }
 
 void Cluster::restart_later(Role role) {
-  const uint64_t after_ns = calm_ ? kStartAgainNs : 1 + world_.random().below(2 * plan_.restart_after_ns);
-  world_.at(world_.world_ns() + after_ns, [this, role] {
+  const uint64_t after_ns = faults_ended_ ? kStartAgainNs : 1 + simulator_.random().below(2 * plan_.restart_after_ns);
+  simulator_.at(simulator_.virtual_now_ns() + after_ns, [this, role] {
     if (!slots_[role].ended) start_role(role);
   });
 }
@@ -135,18 +140,18 @@ void Cluster::manager_main(Role role) {
   options.core.young_ns = plan_.young_ns;
   options.core.ids_ahead = plan_.ids_ahead;
   options.core.outcome_keep_ns = plan_.outcome_keep_ns;
-  options.core.closed_to_sweep = 1;
+  options.core.sweep_after_closed_sessions = 1;
   options.sweep_interval_ns = kSweepNs;
   for (;;) {
     auto manager = commit::CommitManager::start(options);
     if (!manager.ok()) {
-      world_.trace("the commit manager does not start: " + manager.status().to_string());
+      simulator_.trace("the commit manager cannot start: " + manager.status().to_string());
       sleep_ns(kStartAgainNs);
       continue;
     }
     for (;;) {
       sleep_ns(plan_.operator_ns);
-      operate(**manager);
+      run_operator(**manager);
     }
   }
 }
@@ -156,7 +161,7 @@ void Cluster::node_main(Role role) {
   options.listen = address(role);
   options.admin_listen.clear();
   options.manager = address(0);
-  // The plan speaks of what records and indexes have; three times as much is for queries.
+  // The plan counts the memory of records and indexes; queries get three times as much in addition.
   options.memory_bytes = 4 * plan_.memory_bytes;
   options.query_memory_share = 0.75;
   options.intent_memory_bytes = plan_.intent_memory_bytes;
@@ -173,33 +178,34 @@ void Cluster::node_main(Role role) {
     bool ended = false;
     auto node = storage::StorageNode::start(options, [&ended](const Status&) { ended = true; });
     if (!node.ok()) {
-      world_.trace("the node does not start: " + node.status().to_string());
+      simulator_.trace("the node cannot start: " + node.status().to_string());
       sleep_ns(kStartAgainNs);
       continue;
     }
-    Slot& slot = slots_[role];
-    // 0: the commit manager waits for other nodes first. The number is the one that this address has always had.
+    RoleState& slot = slots_[role];
+    // The id is 0 as long as the commit manager waits for other nodes. Every start at this address gets the same id.
     if (const uint64_t id = node.value()->statistics().node; id != 0) slot.node_id = NodeId(id);
-    slot.started_ns = world_.world_ns();
+    slot.started_ns = simulator_.virtual_now_ns();
     slot.node = node.value().get();
     while (!ended) {
-      sleep_ns(kLookNs);
-      look_at_node(slot, **node);
-      if (!slot.check_wanted) continue;
-      slot.check_wanted = false;
+      sleep_ns(kNodePollNs);
+      poll_node_statistics(slot, **node);
+      if (!slot.check_requested) continue;
+      slot.check_requested = false;
       oracle_.node_checked(name(role), (*node)->check_invariants(), 0);
     }
-    // Replaced by the commit manager: its supervisor starts it anew, with empty memory.
-    lose(slot);
+    // The commit manager has replaced this node's incarnation. Its supervisor restarts the process, with empty
+    // memory.
+    record_memory_loss(slot);
     node.value()->stop();
   }
 }
 
-void Cluster::look_at_node(Slot& slot, const storage::StorageNode& node) {
+void Cluster::poll_node_statistics(RoleState& slot, const storage::StorageNode& node) {
   const storage::NodeStatistics statistics = node.statistics();
   if (statistics.node != 0) slot.node_id = NodeId(statistics.node);
   slot.intents = statistics.intents;
-  if (statistics.lease_holds) slot.leased_ns = world_.world_ns();
+  if (statistics.lease_holds) slot.leased_ns = simulator_.virtual_now_ns();
 }
 
 void Cluster::client_main(Role role, uint32_t number) {
@@ -213,23 +219,24 @@ void Cluster::client_main(Role role, uint32_t number) {
   while (!stopping_) {
     auto client = client::Client::connect(address(0), options);
     if (!client.ok()) {
-      world_.trace("no connection: " + client.status().to_string());
+      simulator_.trace("cannot connect: " + client.status().to_string());
       sleep_ns(kStartAgainNs);
       continue;
     }
-    run_workload({**client, oracle_, world_.random().fork(), number, [this] { return stopping_; }, shape(), &errands_});
+    run_workload({**client, oracle_, simulator_.random().fork(), number, [this] { return stopping_; }, shape(),
+                  &delegated_writes_});
     stay_idle(**client, number);
   }
   slots_[role].ended = true;
 }
 
-/// What the commit manager holds open for a session although its client has nothing open gets too old, and that ends
-/// the session (R8).
+/// Keeps a client without open transactions for longer than a transaction may live. If the commit manager still held
+/// a snapshot of the session, the snapshot would get too old, and the session would end (R8).
 void Cluster::stay_idle(client::Client& client, uint32_t number) {
-  if (!calm_ || !all_threads_run()) return;
+  if (!faults_ended_ || !all_threads_run()) return;
   const bool alive = client.run([&client] { return client.begin({.read_only = true, .retry = {}}).ok(); });
   if (!alive || oracle_.failed()) return;
-  // A commit that its caller has left may go on for as long as a storage node's loss is not accepted.
+  // A commit whose caller was cancelled continues until the storage node's loss is accepted.
   const auto left = [number](const ModelTransaction& transaction) {
     return transaction.process == number && transaction.answer == StatusCode::kUnknownOutcome;
   };
@@ -241,7 +248,7 @@ void Cluster::stay_idle(client::Client& client, uint32_t number) {
 }
 
 void Cluster::run_client(const std::string& process_name, std::function<void(client::Client&)> body) {
-  world_.start(process_name, {}, [this, process_name, body = std::move(body)] {
+  simulator_.start(process_name, {}, [this, process_name, body = std::move(body)] {
     client::ClientOptions options;
     options.name = process_name;
     options.fiber_stack_bytes = kFiberStackBytes;
@@ -250,27 +257,27 @@ void Cluster::run_client(const std::string& process_name, std::function<void(cli
     for (;;) {
       auto client = client::Client::connect(address(0), options);
       if (client.ok()) return body(**client);
-      world_.trace("no connection: " + client.status().to_string());
+      simulator_.trace("cannot connect: " + client.status().to_string());
       sleep_ns(kStartAgainNs);
     }
   });
 }
 
-// ---- deaths, and the calm after the faults --------------------------------------------------------------------------
+// ---- deaths, and the end of faults --------------------------------------------------------------------------------
 
 void Cluster::on_crash(ProcessNumber process) {
   const Role role = role_of(process);
   LOAM_CHECK(role < plan_.roles(), "only a role's process dies");
-  Slot& slot = slots_[role];
+  RoleState& slot = slots_[role];
   network_.kill(name(role));
   slot.armed.clear();
-  lose(slot);
-  if (role == 0) lose_manager();
+  record_memory_loss(slot);
+  if (role == 0) record_manager_crash();
   if (plan_.is_client(role)) oracle_.client_crashed(slot.number);
   restart_later(role);
 }
 
-void Cluster::lose(Slot& slot) {
+void Cluster::record_memory_loss(RoleState& slot) {
   if (slot.node != nullptr) slot.losses.push_back(oracle_.node_lost(slot.node_id, shards_));
   slot.node = nullptr;
   slot.leased_ns = slot.intents = 0;
@@ -278,11 +285,11 @@ void Cluster::lose(Slot& slot) {
 
 namespace {
 
-/// Ids that a log does not know any more count as committed: nobody is told that they are aborted.
-TransactionModel::Named names(const std::optional<commit::CommitLogContents>& log) {
+/// Ids that a log has truncated count as committed, because the commit manager reports none of them as aborted.
+TransactionModel::InCommitLog in_commit_log(const std::optional<commit::CommitLogContents>& log) {
   if (!log.has_value()) return [](TransactionId) { return false; };
   return [log = *log](TransactionId id) {
-    if (id <= log.cut) return true;
+    if (id <= log.truncated_up_to) return true;
     const auto after = std::ranges::upper_bound(log.committed, id, {}, &commit::IdRange::first);
     return after != log.committed.begin() && std::prev(after)->last >= id;
   };
@@ -290,144 +297,145 @@ TransactionModel::Named names(const std::optional<commit::CommitLogContents>& lo
 
 }  // namespace
 
-/// What its log holds is compared with what clients were told, before another process goes on with it.
-void Cluster::lose_manager() {
-  if (plan_.log_mode == commit::CommitLogMode::kNone || on_older_folder()) return;
-  const TransactionModel::Named written = names(disk_.logged());
+/// Compares the log with the outcomes that clients were told, before another process continues the log.
+void Cluster::record_manager_crash() {
+  if (plan_.log_mode == commit::CommitLogMode::kNone || on_stale_copy()) return;
+  const TransactionModel::InCommitLog written = in_commit_log(disk_.logged());
   oracle_.transactions().manager_died(written);
-  if (!power_goes_ && (!plan_.power_cuts || !world_.random().one_in(2))) return;
-  world_.trace("POWER CUT");
+  if (!crash_cuts_power_ && (!plan_.power_cuts || !simulator_.random().one_in(2))) return;
+  simulator_.trace("POWER CUT");
   Env::probe("sim.power_cut");
   disk_.cut_power();
   const std::optional<commit::CommitLogContents> left = disk_.logged();
   const uint64_t flushed = flushed_.empty() ? 0 : flushed_.back().commits;
   if ((left.has_value() ? left->end : 0) < flushed) {
-    oracle_.violate("flushed-lost", "the commit manager took " + std::to_string(flushed) +
-                                        " commits for flushed, and " +
-                                        std::to_string(left.has_value() ? left->end : 0) + " are left");
+    oracle_.violate("flushed-lost", "the commit manager counted " + std::to_string(flushed) +
+                                        " commits as flushed, and " + std::to_string(left.has_value() ? left->end : 0) +
+                                        " are left");
   }
-  oracle_.transactions().power_cut(written, names(left), plan_.log_mode == commit::CommitLogMode::kOs);
+  oracle_.transactions().power_cut(written, in_commit_log(left), plan_.log_mode == commit::CommitLogMode::kOs);
 }
 
-void Cluster::calm() {
-  calm_ = true;
+void Cluster::end_faults() {
+  faults_ended_ = true;
   network_.heal_all();
   for (const Fault& fault : plan_.faults) {
     if (fault.kind == FaultKind::kDelay) delay(fault, 0);
   }
-  rare_until_ns_ = silent_until_ns_ = 0;
-  disk_.calm();
-  return_folder();
+  rare_until_ns_ = no_publications_until_ns_ = 0;
+  disk_.clear_faults();
+  restore_current_copy();
   for (Role role = 0; role < plan_.roles(); ++role) {
-    Slot& slot = slots_[role];
+    RoleState& slot = slots_[role];
     slot.armed.clear();
-    world_.slow(slot.process, 1);
-    if (!world_.alive(slot.process) && !slot.ended) start_role(role);
+    simulator_.slow(slot.process, 1);
+    if (!simulator_.alive(slot.process) && !slot.ended) start_role(role);
   }
-  progress_at_calm_ = oracle_.statistics().progress;
+  progress_at_faults_end_ = oracle_.statistics().progress;
 }
 
 void Cluster::check_structures() {
-  outcomes_wanted_ = true;
-  for (Role role = 1; role <= plan_.nodes; ++role) slots_[role].check_wanted = true;
+  outcome_check_requested_ = true;
+  for (Role role = 1; role <= plan_.nodes; ++role) slots_[role].check_requested = true;
 }
 
 bool Cluster::structures_checked() const {
-  if (outcomes_wanted_) return false;
+  if (outcome_check_requested_) return false;
   for (Role role = 1; role <= plan_.nodes; ++role) {
-    if (slots_[role].check_wanted) return false;
+    if (slots_[role].check_requested) return false;
   }
   return true;
 }
 
 bool Cluster::intents_gone() const {
-  return std::ranges::all_of(slots_, [](const Slot& slot) { return slot.intents == 0; });
+  return std::ranges::all_of(slots_, [](const RoleState& slot) { return slot.intents == 0; });
 }
 
-void Cluster::judge_intents() {
+void Cluster::report_remaining_intents() {
   for (Role role = 1; role <= plan_.nodes; ++role) oracle_.node_checked(name(role), "", slots_[role].intents);
 }
 
 bool Cluster::progressed() const {
-  return oracle_.statistics().progress >= progress_at_calm_ + kProgressSteps * plan_.clients;
+  return oracle_.statistics().progress >= progress_at_faults_end_ + kProgressSteps * plan_.clients;
 }
 
 bool Cluster::load_ended() const {
   for (Role role = plan_.nodes + 1; role < plan_.roles(); ++role) {
-    if (!slots_[role].ended || world_.alive(slots_[role].process)) return false;
+    if (!slots_[role].ended || simulator_.alive(slots_[role].process)) return false;
   }
   return true;
 }
 
 // ---- the operator ---------------------------------------------------------------------------------------------------
 
-void Cluster::operate(commit::CommitManager& manager) {
+void Cluster::run_operator(commit::CommitManager& manager) {
   manager.post([this](commit::Core& core) {
     shards_ = core.catalog_for_recovery().shards;
     for (const commit::NodeStatus& node : core.nodes()) {
       if (node.memory_lost) accept_loss(core, node);
     }
-    judge(core.statistics());
-    if (on_older_folder() && core.ready()) {
-      oracle_.violate("older-log-served", "the commit manager serves on an older folder, and nodes know it");
+    update_quiescence(core.statistics());
+    if (on_stale_copy() && core.ready()) {
+      oracle_.violate("older-log-served", "the commit manager serves with an older folder than nodes know");
     }
-    if (std::exchange(outcomes_wanted_, false)) check_outcomes(core);
+    if (std::exchange(outcome_check_requested_, false)) check_outcomes(core);
   });
 }
 
 void Cluster::check_outcomes(const commit::Core& core) {
   const auto log = plan_.log_mode == commit::CommitLogMode::kNone ? std::nullopt : disk_.logged();
-  const TransactionModel::Named on_disk = names(log);
+  const TransactionModel::InCommitLog on_disk = in_commit_log(log);
   for (const TransactionId id : oracle_.transactions().ids()) {
     const wire::Outcome outcome = core.outcome(id);
     if (outcome == wire::Outcome::kPending) {
-      oracle_.violate("quiet", "transaction " + std::to_string(id.value) + " is pending, says the commit manager");
+      oracle_.violate("quiet", "transaction " + std::to_string(id.value) + " is pending at the commit manager");
     }
     if (outcome == wire::Outcome::kForgotten) continue;
     const bool committed = outcome == wire::Outcome::kCommitted;
-    const bool known_on_disk = log.has_value() && id > log->cut;
+    const bool known_on_disk = log.has_value() && id > log->truncated_up_to;
     oracle_.transactions().decided(id, committed, known_on_disk ? on_disk(id) : committed);
   }
 }
 
 void Cluster::accept_loss(commit::Core& core, const commit::NodeStatus& node) {
   for (Role role = 1; role <= plan_.nodes; ++role) {
-    Slot& slot = slots_[role];
-    // Only what was lost before the process that runs now was started: the next death is another loss.
-    if (slot.node == nullptr || slot.node_id != node.info.id || !world_.alive(slot.process)) continue;
-    const bool at_once = calm_ || std::exchange(slot.hurried, false);
-    if (!at_once && world_.world_ns() < slot.started_ns + plan_.accept_loss_after_ns) continue;
+    RoleState& slot = slots_[role];
+    // The operator accepts only losses from before the start of the current process: a later death is another loss.
+    if (slot.node == nullptr || slot.node_id != node.info.id || !simulator_.alive(slot.process)) continue;
+    const bool at_once = faults_ended_ || std::exchange(slot.accept_loss_at_once, false);
+    if (!at_once && simulator_.virtual_now_ns() < slot.started_ns + plan_.accept_loss_after_ns) continue;
     for (const size_t loss : slot.losses) oracle_.loss_accepted(loss);
     core.accept_loss(node.info.id, [this, &slot, losses = slot.losses](const Status& status) {
-      if (!status.ok()) return;  // another time
+      if (!status.ok()) return;  // the operator tries again at its next poll
       for (const size_t loss : losses) {
-        oracle_.loss_told(loss);
+        oracle_.loss_acknowledged(loss);
         std::erase(slot.losses, loss);
       }
     });
   }
 }
 
-void Cluster::judge(const commit::Statistics& now) {
+void Cluster::update_quiescence(const commit::Statistics& now) {
   const uint64_t before = flushed_.empty() ? 0 : flushed_.back().commits;
-  if (!on_older_folder() && now.log_flushed > before) flushed_.push_back({world_.world_ns(), now.log_flushed});
+  if (!on_stale_copy() && now.log_flushed > before) flushed_.push_back({simulator_.virtual_now_ns(), now.log_flushed});
   const std::pair<const char*, uint64_t> rests[] = {
       {"open transactions", now.open},
       {"commits that are not on the disk", now.log_end - now.log_flushed},
       {"sessions to be fenced", now.sessions_fencing},
       {"sessions to be recovered", now.sessions_recovering},
-      {"held snapshots", now.read_only_snapshots},
+      {"registered snapshots", now.read_only_snapshots},
       {"lost nodes", now.nodes_lost},
       {"nodes that do not serve", now.nodes_dead},
-      {"catalog changes under way", now.pending_changes},
-      {"restart not over", now.restarting ? 1 : 0},
+      {"catalog changes in progress", now.pending_changes},
+      {"restart in progress", now.restarting ? 1 : 0},
       {"sweep of the indexes", now.sweep_due ? 1 : 0},
   };
-  unrest_.clear();
+  not_quiescent_reason_.clear();
   for (const auto& [what, count] : rests) {
-    if (count != 0) unrest_ += (unrest_.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+    if (count != 0)
+      not_quiescent_reason_ += (not_quiescent_reason_.empty() ? "" : ", ") + std::to_string(count) + " " + what;
   }
-  quiet_ = unrest_.empty();
+  quiescent_ = not_quiescent_reason_.empty();
 }
 
 }  // namespace loam::sim

@@ -12,10 +12,10 @@ namespace loam::sim {
 namespace {
 
 /// An fsync takes from some microseconds to many milliseconds.
-constexpr uint64_t kShortestStoreNs = 5'000;
+constexpr uint64_t kMinStoreNs = 5'000;
 constexpr uint64_t kStoreScales = 12;
-/// A write() takes a microsecond, and now and then as long as the kernel likes.
-constexpr uint64_t kShortestWriteNs = 1'000;
+/// A write() takes a microsecond, and sometimes much longer.
+constexpr uint64_t kMinWriteNs = 1'000;
 constexpr uint64_t kWriteScales = 5;
 constexpr uint64_t kSlowWriteIn = 64;
 constexpr uint64_t kSlowWriteScales = 12;
@@ -27,8 +27,8 @@ constexpr uint64_t kStalledLookNs = 100'000;
 // ---- the state ------------------------------------------------------------------------------------------------------
 
 Status SimDisk::store(Bytes state) {
-  const uint64_t time_ns = kShortestStoreNs << world_.random().below(kStoreScales);
-  const uint64_t before_ns = world_.random().below(time_ns);
+  const uint64_t time_ns = kMinStoreNs << simulator_.random().below(kStoreScales);
+  const uint64_t before_ns = simulator_.random().below(time_ns);
   Env::pause_point("manager.durable.before");
   sleep_ns(before_ns);  // a process that dies here has stored nothing
   Env::pause_point("manager.durable.beside");
@@ -63,20 +63,20 @@ class SimDisk::Device final : public commit::LogDevice {
   explicit Device(SimDisk& disk) : disk_(disk) {}
 
   Result<std::optional<Buffer>> read() override {
-    disk_.beside_.reset();
+    disk_.new_log_.reset();
     if (disk_.log_ == nullptr) return std::optional<Buffer>();
     return std::optional<Buffer>(disk_.log_->bytes);
   }
 
   Result<std::unique_ptr<commit::LogFile>> create() override {
-    disk_.beside_ = std::make_shared<File>();
-    return std::unique_ptr<commit::LogFile>(std::make_unique<OpenFile>(disk_, disk_.beside_));
+    disk_.new_log_ = std::make_shared<File>();
+    return std::unique_ptr<commit::LogFile>(std::make_unique<OpenFile>(disk_, disk_.new_log_));
   }
 
   Status replace() override {
-    disk_.renamed_ = std::exchange(disk_.log_, std::exchange(disk_.beside_, nullptr));
+    disk_.renamed_ = std::exchange(disk_.log_, std::exchange(disk_.new_log_, nullptr));
     Env::pause_point("manager.log.renamed");
-    sleep_ns(kShortestStoreNs << disk_.world_.random().below(kStoreScales));
+    sleep_ns(kMinStoreNs << disk_.simulator_.random().below(kStoreScales));
     disk_.renamed_.reset();
     return ok_status();
   }
@@ -91,7 +91,7 @@ Result<std::unique_ptr<commit::LogDevice>> SimDisk::log_device() {
 }
 
 Status SimDisk::write(File& file, Bytes& rest) {
-  testing::Random& random = world_.random();
+  testing::Random& random = simulator_.random();
   size_t size = rest.size();
   if (full()) size = std::min<size_t>(size, file.reserved > file.bytes.size() ? file.reserved - file.bytes.size() : 0);
   const auto append = [&](size_t bytes) {
@@ -99,11 +99,11 @@ Status SimDisk::write(File& file, Bytes& rest) {
     rest = rest.subspan(bytes);
   };
   const uint64_t scales = random.one_in(kSlowWriteIn) ? kSlowWriteScales : kWriteScales;
-  const uint64_t time_ns = kShortestWriteNs << random.below(scales);
+  const uint64_t time_ns = kMinWriteNs << random.below(scales);
   const bool whole = size == rest.size();
   const size_t first = size == 0 ? 0 : random.below(size + 1);
   append(first);
-  sleep_ns(time_ns);  // a process that dies here leaves a part
+  sleep_ns(time_ns);  // a process that dies here leaves a prefix of the write
   append(size - first);
   if (whole) return ok_status();
   Env::probe("sim.disk.full");
@@ -119,23 +119,23 @@ Status SimDisk::reserve(File& file, uint64_t bytes) {
 
 void SimDisk::flush(File& file) {
   const size_t size = file.bytes.size();
-  sleep_ns(kShortestStoreNs << world_.random().below(kStoreScales));
-  while (world_.world_ns() < stalled_until_ns_) sleep_ns(kStalledLookNs);
+  sleep_ns(kMinStoreNs << simulator_.random().below(kStoreScales));
+  while (simulator_.virtual_now_ns() < stalled_until_ns_) sleep_ns(kStalledLookNs);
   file.flushed = std::max(file.flushed, size);
 }
 
-// ---- what befalls it ------------------------------------------------------------------------------------------------
+// ---- faults -------------------------------------------------------------------------------------------------------
 
-void SimDisk::keep_some(File& file) {
-  testing::Random& random = world_.random();
+void SimDisk::truncate_unflushed(File& file) {
+  testing::Random& random = simulator_.random();
   const size_t loose = file.bytes.size() - file.flushed;
   if (loose != 0) {
     const size_t kept = file.flushed + (random.one_in(4) ? loose : random.below(loose + 1));
     switch (random.below(4)) {
-      case 0:  // the length was written before the bytes
+      case 0:  // the file system wrote the new length before the bytes
         std::fill(file.bytes.begin() + static_cast<ptrdiff_t>(kept), file.bytes.end(), std::byte{0});
         break;
-      case 1:  // a page was written after the ones behind it
+      case 1:  // the disk wrote a page after the pages behind it
         for (size_t at = kept; at < std::min(file.bytes.size(), kept + 16); ++at) {
           file.bytes[at] = static_cast<std::byte>(random.below(256));
         }
@@ -148,14 +148,14 @@ void SimDisk::keep_some(File& file) {
 }
 
 void SimDisk::cut_power() {
-  // The file that had the name keeps it if the folder was not flushed.
-  if (renamed_ != nullptr && world_.random().one_in(2)) log_ = renamed_;
+  // A rename in a folder that was not flushed may be lost: the previous file then keeps the name.
+  if (renamed_ != nullptr && simulator_.random().one_in(2)) log_ = renamed_;
   renamed_.reset();
-  beside_.reset();
+  new_log_.reset();
   if (log_ == nullptr) return;
-  // Another file: threads of dead processes hold the one before.
+  // Makes another file object, because threads of dead processes hold the previous one.
   log_ = std::make_shared<File>(*log_);
-  keep_some(*log_);
+  truncate_unflushed(*log_);
 }
 
 SimDisk::Copy SimDisk::copy() const {
@@ -167,7 +167,7 @@ SimDisk::Copy SimDisk::copy() const {
 void SimDisk::adopt(const Copy& copy) {
   state_ = copy.state;
   log_ = copy.log.has_value() ? std::make_shared<File>(*copy.log) : nullptr;
-  beside_.reset();
+  new_log_.reset();
   renamed_.reset();
 }
 

@@ -1,4 +1,4 @@
-// The simulated disk does what a disk may do, and the product's commit log stands it.
+// The simulated disk fails as a real disk may, and the product's commit log survives that.
 #include "tests/sim/disk.h"
 
 #include <algorithm>
@@ -23,18 +23,18 @@ Buffer bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Runs `body` as a process, until it ends.
-void run(World& world, const std::function<void()>& body) {
+/// Runs `body` as a process until it ends.
+void run(Simulator& simulator, const std::function<void()>& body) {
   bool ended = false;
-  world.start("manager", {}, [&] {
+  simulator.start("manager", {}, [&] {
     body();
     ended = true;
   });
-  world.run(kForever, [&ended] { return ended; });
+  simulator.run(kForever, [&ended] { return ended; });
   ASSERT_TRUE(ended);
 }
 
-/// A log that holds `text`, flushed, under its name.
+/// Creates a log that contains `text`, flushed, under its name.
 std::unique_ptr<commit::LogFile> make_log(commit::LogDevice& device, const std::string& text) {
   auto file = device.create();
   EXPECT_TRUE(file.ok());
@@ -46,12 +46,12 @@ std::unique_ptr<commit::LogFile> make_log(commit::LogDevice& device, const std::
   return std::move(file).value();
 }
 
-TEST(SimDisk, PowerCutLeavesWhatWasFlushedAndSomeOfTheRest) {
+TEST(SimDisk, PowerCutKeepsFlushedBytesAndPartOfTheRest) {
   size_t whole = 0, none = 0, damaged = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    World world(seed);
-    SimDisk disk(world);
-    run(world, [&disk] {
+    Simulator simulator(seed);
+    SimDisk disk(simulator);
+    run(simulator, [&disk] {
       const auto device = disk.log_device().value();
       const auto file = make_log(*device, "flushed ");
       const Buffer more = bytes_of("written");
@@ -75,21 +75,21 @@ TEST(SimDisk, PowerCutLeavesWhatWasFlushedAndSomeOfTheRest) {
   EXPECT_GT(damaged, 0u);
 }
 
-TEST(SimDisk, NameThatIsNotFlushedMayBeThatOfTheFileBefore) {
+TEST(SimDisk, PowerCutMayUndoUnflushedRename) {
   size_t old = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    World world(seed);
-    SimDisk disk(world);
-    run(world, [&disk] { make_log(*disk.log_device().value(), "old"); });
+    Simulator simulator(seed);
+    SimDisk disk(simulator);
+    run(simulator, [&disk] { make_log(*disk.log_device().value(), "old"); });
     bool renaming = false;
-    world.set_pause_hook([&renaming](ProcessNumber, std::string_view point) -> PauseDecision {
+    simulator.set_pause_hook([&renaming](ProcessNumber, std::string_view point) -> PauseDecision {
       if (point != "manager.log.renamed") return {};
       renaming = true;
       return {PauseDecision::Kind::kCrash, 0};
     });
-    world.start("manager", {}, [&disk] { make_log(*disk.log_device().value(), "new"); });
-    world.run(kForever, [&renaming] { return renaming; });
-    EXPECT_EQ(disk.copy().log->bytes, bytes_of("new")) << "the process has died, no more";
+    simulator.start("manager", {}, [&disk] { make_log(*disk.log_device().value(), "new"); });
+    simulator.run(kForever, [&renaming] { return renaming; });
+    EXPECT_EQ(disk.copy().log->bytes, bytes_of("new")) << "only the process has died";
     disk.cut_power();
     old += disk.copy().log->bytes == bytes_of("old") ? 1 : 0;
   }
@@ -97,14 +97,14 @@ TEST(SimDisk, NameThatIsNotFlushedMayBeThatOfTheFileBefore) {
   EXPECT_LT(old, kSeeds * 3 / 4);
 }
 
-TEST(SimDisk, FullDiskTakesWhatHadRoom) {
-  World world(1);
-  SimDisk disk(world);
-  run(world, [&] {
+TEST(SimDisk, FullDiskAcceptsWritesToReservedSpace) {
+  Simulator simulator(1);
+  SimDisk disk(simulator);
+  run(simulator, [&] {
     const auto device = disk.log_device().value();
     const auto file = make_log(*device, "");
     EXPECT_TRUE(file->reserve(4).ok());
-    disk.fill(world.world_ns() + 100 * kMs);
+    disk.fill(simulator.virtual_now_ns() + 100 * kMs);
     EXPECT_TRUE(file->reserve(5) == StatusCode::kNoSpace);
     const Buffer content = bytes_of("content");
     Bytes rest = content;
@@ -116,21 +116,21 @@ TEST(SimDisk, FullDiskTakesWhatHadRoom) {
   EXPECT_EQ(disk.copy().log->bytes, bytes_of("content"));
 }
 
-// ---- the product's commit log on it ---------------------------------------------------------------------------------
+// ---- the product's commit log on the simulated disk ---------------------------------------------------------------
 
-/// One commit log through several lives of its process.
+/// One commit log that several processes use one after another.
 class Lives {
  public:
-  Lives(uint64_t seed, commit::CommitLogMode mode) : world_(seed), disk_(world_), mode_(mode) {}
+  Lives(uint64_t seed, commit::CommitLogMode mode) : simulator_(seed), disk_(simulator_), mode_(mode) {}
 
   void live() {
-    const ProcessNumber process = world_.start("manager", {}, [this] { work(); });
-    world_.run(world_.world_ns() + 1 + world_.random().below(60 * kMs), kNever);
-    world_.crash(process);
-    expect(told_.accepted, "the process has died");
-    if (!world_.random().one_in(2)) return;
+    const ProcessNumber process = simulator_.start("manager", {}, [this] { work(); });
+    simulator_.run(simulator_.virtual_now_ns() + 1 + simulator_.random().below(60 * kMs), kNever);
+    simulator_.crash(process);
+    expect(told_.accepted, "after the death of the process");
+    if (!simulator_.random().one_in(2)) return;
     disk_.cut_power();
-    expect(mode_ == commit::CommitLogMode::kSync ? told_.accepted : told_.flushed, "the power is gone");
+    expect(mode_ == commit::CommitLogMode::kSync ? told_.accepted : told_.flushed, "after a power cut");
   }
   uint64_t lost() const { return lost_; }
 
@@ -141,11 +141,11 @@ class Lives {
     options.mode = mode_;
     auto log = commit::CommitLogFile::open(options, disk_.log_device().value());
     ASSERT_TRUE(log.ok()) << log.status().to_string();
-    ASSERT_EQ((*log)->found().end, appended_.size());
+    ASSERT_EQ((*log)->initial_contents().end, appended_.size());
     told_ = (*log)->progress();
     (*log)->start([this, &log] { told_ = (*log)->progress(); },
                   [](const Status& status) { ADD_FAILURE() << status.to_string(); });
-    testing::Random& random = world_.random();
+    testing::Random& random = simulator_.random();
     for (;;) {
       std::vector<TransactionId> ids;
       for (uint64_t count = random.between(1, 20); count != 0; --count) {
@@ -154,12 +154,12 @@ class Lives {
       }
       appended_.insert(appended_.end(), ids.begin(), ids.end());
       (*log)->append(ids);
-      if (random.one_in(8)) (*log)->begin_anew({ranges(), TransactionId(), appended_.size()});
+      if (random.one_in(8)) (*log)->rewrite({ranges(), TransactionId(), appended_.size()});
       sleep_ns(random.below(2 * kMs));
     }
   }
 
-  /// The log has a first part of the commits that were appended, and at least `least` of them.
+  /// Expects that the log contains a prefix of the appended commits, and at least `least` of them.
   void expect(uint64_t least, const std::string& when) {
     const auto logged = disk_.logged();
     if (appended_.empty() && !logged.has_value()) return;
@@ -168,7 +168,7 @@ class Lives {
     ASSERT_LE(logged->end, appended_.size()) << when;
     lost_ += appended_.size() - logged->end;
     appended_.resize(logged->end);
-    // The next process may die before it has told anything.
+    // The next process may die before it reports any commit.
     told_ = {std::min(told_.accepted, logged->end), std::min(told_.flushed, logged->end)};
     EXPECT_EQ(logged->committed, ranges()) << when;
   }
@@ -185,7 +185,7 @@ class Lives {
     return ranges;
   }
 
-  World world_;
+  Simulator simulator_;
   SimDisk disk_;
   const commit::CommitLogMode mode_;
   std::vector<TransactionId> appended_;
@@ -202,12 +202,12 @@ void live_often(commit::CommitLogMode mode) {
     for (int life = 0; life < 5; ++life) lives.live();
     lost += lives.lost();
   }
-  EXPECT_GT(lost, kSeeds) << "nothing has gone wrong";
+  EXPECT_GT(lost, kSeeds) << "no run lost a commit";
 }
 
-TEST(CommitLogOnSimDisk, KeepsWhatItHasAcceptedUntilThePowerGoes) { live_often(commit::CommitLogMode::kOs); }
+TEST(CommitLogOnSimDisk, ModeOsKeepsAcceptedCommitsUnlessPowerFails) { live_often(commit::CommitLogMode::kOs); }
 
-TEST(CommitLogOnSimDisk, KeepsWhatItHasAcceptedWhenItIsSynchronous) { live_often(commit::CommitLogMode::kSync); }
+TEST(CommitLogOnSimDisk, ModeSyncKeepsAcceptedCommits) { live_often(commit::CommitLogMode::kSync); }
 
 }  // namespace
 }  // namespace loam::sim

@@ -1,4 +1,4 @@
-// What indexes say, judged by what the records say; and which indexes there are.
+// The oracle's model of indexes: which indexes exist, and whether their entries agree with the records.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +18,24 @@
 
 namespace loam::sim {
 
-/// What no two records may share where an index is.
+/// The field that no two records of the table may share, by a unique index.
 enum class UniqueBy : uint8_t { kNothing, kTag, kValue };
 
-/// The model of indexes, beside what TransactionModel says of the records that come by them.
+/// The model of indexes. TransactionModel judges the records that clients read by an index.
 ///
-/// **Losses.** An index that was there when the loss of a node was accepted, or is while one waits for that, is
-/// *damaged*, as far as anybody knows: it may answer kMalformed and refuse values that lost records had. Who began
-/// after the acceptance must be told so, and may be given no answer by it. One that was created after the last
-/// acceptance is as good as any. Since ids of indexes are told late or never (who created it may have died), its birth
-/// is judged by its name: after the last drop that was acknowledged, and after the first creation that was asked for.
+/// **Losses.** An index counts as *damaged* if it existed when the loss of a node was accepted, or exists while a
+/// loss waits for its acceptance. A damaged index may answer kMalformed, and may refuse values that lost records had.
+/// A transaction that began after the acceptance must be told kMalformed, and must not get data from the index. An
+/// index that was created after the last acceptance is not damaged. The oracle learns the id of an index late or
+/// never (its creator may have died), so the model derives the time of its creation from its name: after the last
+/// acknowledged drop, and after the first requested creation.
 ///
-/// **Who takes an index away:** a drop of it or of its table, and a unique creation that is refused.
+/// **What removes an index:** a drop of the index or of its table, and a refused creation of a unique index.
 ///
-/// Owner: the Oracle. Threads: every entry takes the verdict's lock, but for those that say otherwise.
+/// Owner: the Oracle. Threads: every public function holds the verdict's lock, except where a section says otherwise.
 class IndexModel {
  public:
-  /// A record under a key of an index's tree.
+  /// An entry of an index's tree: a key, and the record that it names.
   struct Entry {
     std::string key;
     Key record;
@@ -44,95 +45,97 @@ class IndexModel {
 
   IndexModel(Verdict& verdict, const Losses& losses) : verdict_(verdict), losses_(losses) {}
 
-  // ---- which there are ------------------------------------------------------------------------------------------
+  // ---- which indexes exist ----------------------------------------------------------------------------------------
 
-  /// Before Client::create_index(). Returns its number.
+  /// Called before Client::create_index(). Returns the number of the creation.
   size_t create_called(std::string_view index, TableId table, UniqueBy unique);
   void create_returned(size_t create, StatusCode code);
-  /// A call that was asked for then has shown the index; whether it can be read.
-  void opened(std::string_view index, TableId id, bool ready, Moment asked);
-  /// Who opened it, or read it in a transaction whose begin was asked for then, was told kNoSuchTable.
-  void absent(std::string_view index, Moment asked);
-  void refused(TableId id, Moment asked);
-  /// Before a drop of the index, or of its table. Returns its number.
+  /// A call after `asked` returned the index. `ready`: the index can be read.
+  void opened(std::string_view index, TableId id, bool ready, LogicalTime asked);
+  /// absent(): open_index() returned kNoSuchTable. refused(): a read in a transaction that began after `asked` did.
+  void absent(std::string_view index, LogicalTime asked);
+  void refused(TableId id, LogicalTime asked);
+  /// Called before a drop of the index or of its table. Returns the number of the drop.
   size_t drop_called(std::string_view index);
   void drop_returned(size_t drop, StatusCode code);
 
-  /// A transaction whose begin was asked for then was given an answer by the index.
-  void read(TableId id, Moment begun);
+  /// The index answered a transaction whose begin was requested at `begun`.
+  void read(TableId id, LogicalTime begun);
 
-  /// kMalformed by an index; or by a commit that changed one of these tables. Of a transaction: since its begin.
-  void malformed(std::string_view index, Moment asked);
-  void malformed_commit(std::span<const TableId> tables, Moment asked);
+  /// A read by an index, or a commit that changed one of these tables, returned kMalformed. `asked` is a moment
+  /// before the call; for a transaction, before its begin.
+  void malformed(std::string_view index, LogicalTime asked);
+  void malformed_commit(std::span<const TableId> tables, LogicalTime asked);
 
-  // ---- what they show -------------------------------------------------------------------------------------------
+  // ---- what indexes contain ---------------------------------------------------------------------------------------
 
-  /// Records in the order in which a range of an index gave them, whose first field is the value, rising.
+  /// The records of a range of an index, in the returned order. The first field of the index is the value, ascending.
   void ranged(std::string_view index, std::span<const ScannedRow> rows);
-  /// For the tag of a record that `reader` has seen, a unique index gave the record `found`; nothing: none. Returns
-  /// whether that is right.
-  bool found(std::string_view index, TransactionId reader, Place place, const Seen& seen, std::optional<Key> found);
-  /// An update or a removal by an index hit so many records, of a range that had shown `shown` to its transaction.
-  /// Returns whether that is right; a loss since its begin is an excuse, not more.
-  bool hit(std::string_view index, TransactionId writer, size_t count, size_t shown, Moment begun);
-  /// When all was at rest, an insert of a value that no record has was refused.
-  void blocked(std::string_view index, int64_t value, const Status& refusal);
-  /// When all was at rest and swept: nodes that were there and did not belong to the tree.
-  void swept(std::string_view index, size_t strays);
-  /// When all was at rest: what the tree itself holds that nobody has ended, whether or not a reader is shown it, and
-  /// the keys that the records have, once each.
-  void at_rest(std::string_view index, std::vector<Entry> live, std::vector<Entry> records);
+  /// A unique index was asked for the tag of a record that `reader` has seen, and returned the record `found`; empty:
+  /// no record. Returns whether that is right.
+  bool found(std::string_view index, TransactionId reader, RecordId place, const ObservedRecord& seen,
+             std::optional<Key> found);
+  /// An update or removal by an index changed `count` records of a range in which the transaction had seen `shown`.
+  /// Returns whether that is right; a loss after `begun` excuses fewer records, not more.
+  bool check_changed_count(std::string_view index, TransactionId writer, size_t count, size_t shown, LogicalTime begun);
+  /// In a quiescent cluster, an insert of a value that no record has was refused.
+  void insert_refused(std::string_view index, int64_t value, const Status& refusal);
+  /// In a quiescent cluster after a sweep: the number of index nodes in the store that do not belong to the tree.
+  void check_swept(std::string_view index, size_t strays);
+  /// In a quiescent cluster: the open entries in the tree, visible to a reader or not, and the keys that the records
+  /// have, once each.
+  void check_entries(std::string_view index, std::vector<Entry> live, std::vector<Entry> records);
 
-  // ---- for TransactionModel, which has the lock -----------------------------------------------------------------
+  // ---- for TransactionModel, which holds the lock -----------------------------------------------------------------
 
-  /// Some index was there from the one moment to the other that lets no two records of the table share a value.
-  bool keeps_values_apart(TableId table, Moment from, Moment to) const;
-  /// Some index may do so.
-  bool may_keep_values_apart(TableId table) const;
-  bool any_damaged(TableId table, Moment asked) const;
-  /// Somebody wanted an index of that name for a table that was made later.
-  bool wanted_for_later(std::string_view index, TableId table) const;
+  /// Some unique index of the table existed during the whole interval and enforced distinct values.
+  bool enforces_unique(TableId table, LogicalTime from, LogicalTime to) const;
+  /// Some index of the table may enforce distinct values.
+  bool may_enforce_unique(TableId table) const;
+  bool any_damaged(TableId table, LogicalTime asked) const;
+  /// A client requested an index of that name for a table that was created later.
+  bool requested_for_newer_table(std::string_view index, TableId table) const;
 
  private:
   struct Change {  // a drop, or a creation that may end with one
-    Moment asked = 0;
-    Moment ended = kNever;  // kNever: under way, or nobody knows; 0: it took nothing away
-    bool done = false;      // a drop: nothing of before is left
+    LogicalTime asked = 0;
+    LogicalTime ended = kNever;  // kNever: not ended, or outcome unknown; 0: it removed nothing
+    bool done = false;           // the drop is acknowledged: no older index of the name is left
   };
-  struct Named {
-    std::map<TableId, UniqueBy> tables;  // that it was wanted for
-    Moment wanted = kNever;              // first
-    TableId newest;                      // that was ready; 0: none
+  struct IndexHistory {
+    std::map<TableId, UniqueBy> tables;  // tables for which clients requested the index
+    LogicalTime wanted = kNever;         // first request
+    TableId newest;                      // the newest index that was ready; 0: none
     std::deque<Change> changes;
   };
-  struct Known {  // ready
+  struct KnownIndex {  // an index that was ready
     std::string name;
-    Moment asked = 0;  // by the call that first told of it
-    Moment told = 0;
+    LogicalTime asked = 0;  // moment before the call that first returned it
+    LogicalTime told = 0;
   };
-  struct Number {
-    Named* named = nullptr;
+  struct ChangeRef {
+    IndexHistory* named = nullptr;
     size_t change = 0;
     UniqueBy unique = UniqueBy::kNothing;
   };
 
-  Named& named(std::string_view index) { return named_.try_emplace(std::string(index)).first->second; }
-  size_t begin_change(Named& of, UniqueBy unique);
-  static Moment born(const Named& named, Moment asked);
-  bool damaged(const Named& named, Moment asked) const {
+  IndexHistory& history_of(std::string_view index) { return named_.try_emplace(std::string(index)).first->second; }
+  size_t begin_change(IndexHistory& of, UniqueBy unique);
+  static LogicalTime born(const IndexHistory& named, LogicalTime asked);
+  bool damaged(const IndexHistory& named, LogicalTime asked) const {
     return named.wanted != kNever && losses_.any_since(born(named, asked));
   }
-  /// It was ready when a loss was accepted, and whoever asked then must have been told.
-  bool must_be_damaged(TableId id, Moment asked) const;
-  /// Something that was asked for by then may have taken it away since it was told of.
-  static bool may_be_gone(const Named& named, const Known& known, Moment by);
+  /// The index was ready when a loss was accepted, so a transaction that began at `asked` must be told of the damage.
+  bool must_be_damaged(TableId id, LogicalTime asked) const;
+  /// A drop that was requested by `by` may have removed the index since the oracle was told of it.
+  static bool may_be_gone(const IndexHistory& named, const KnownIndex& known, LogicalTime by);
   void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }
 
   Verdict& verdict_;
   const Losses& losses_;
-  std::map<std::string, Named, std::less<>> named_;
-  std::map<TableId, Known> known_;
-  std::deque<Number> numbers_;  // of changes
+  std::map<std::string, IndexHistory, std::less<>> named_;
+  std::map<TableId, KnownIndex> known_;
+  std::deque<ChangeRef> changes_;  // number of a change to its place
 };
 
 }  // namespace loam::sim

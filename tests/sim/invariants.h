@@ -1,4 +1,4 @@
-// The promises that the oracle watches over, each with its name and its rule.
+// The promises that the oracle checks, each with its name and the rule of the protocol behind it.
 #pragma once
 
 #include <span>
@@ -6,16 +6,16 @@
 
 namespace loam::sim {
 
-/// One promise of Loam that a client can see broken.
+/// One promise of Loam whose violation a client can observe.
 struct Invariant {
-  std::string_view name;  ///< what Oracle::invariant() says; documents and mutants use it
-  std::string_view rule;  ///< of protocol.md (R…), or the line of architecture.md
-  std::string_view text;  ///< what must never be seen
+  std::string_view name;  ///< the value of Oracle::invariant(); documents and mutants use it
+  std::string_view rule;  ///< rule of docs/protocol.md (R…), or section of docs/architecture.md
+  std::string_view text;  ///< the observation that must never happen
 };
 
-/// Every name that Oracle::violate() is called with.
+/// Every invariant whose name a call of Oracle::violate() uses.
 std::span<const Invariant> invariants();
-/// Null if there is none of that name.
+/// Null if no invariant has that name.
 const Invariant* find_invariant(std::string_view name);
 
 }  // namespace loam::sim

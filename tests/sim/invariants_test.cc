@@ -1,4 +1,4 @@
-// Each kind of error is planted in a history that is right but for it, and the oracle must name exactly that.
+// Plants each kind of violation in an otherwise correct history; the oracle must name exactly that invariant.
 #include "tests/sim/invariants.h"
 
 #include <algorithm>
@@ -11,242 +11,243 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sim/history_builder.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/planted_fixture.h"
-#include "tests/sim/story.h"
 
 namespace loam::sim {
 namespace {
 
 using Kind = PlainModel::Kind;
 
-/// Errors in plain records, counters, tables, sessions, trees, indexes and nodes.
-constexpr Planted kNotInTransactions[] = {
+/// Violations in non-transactional records, counters, tables, sessions, trees, indexes and nodes.
+constexpr PlantedViolation kNotInTransactions[] = {
     {"plain-version-returned",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50);
        s.plain_put(1, Kind::kUpdate, 50, 2, 50);
      }},
     {"plain-lost-update",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50);
        s.plain_put(1, Kind::kUpdate, 50, 2, 51);
        s.plain_put(1, Kind::kUpdate, 50, 3, 52);
      }},
     {"plain-lost-update",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50);
        s.plain_put(1, Kind::kInsert, 0, 2, 51);
      }},
     {"plain-applied-twice",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50);
-       s.plain_look(1, 51, 1);
+       s.plain_read(1, 51, 1);
      }},
     {"plain-refused-visible",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 0, StatusCode::kAlreadyExists);
-       s.plain_look(1, 50, 1);
+       s.plain_read(1, 50, 1);
      }},
     {"plain-stale-read",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50);
        s.plain_put(1, Kind::kUpdate, 50, 2, 51);
-       s.plain_look(1, 50, 1);
+       s.plain_read(1, 50, 1);
      }},
     {"plain-write-lost",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50);
-       s.plain_look(1, 0, 0);
+       s.plain_read(1, 0, 0);
      }},
-    {"plain-unwritten-read", [](Story& s) { s.plain_look(1, 50, 1); }},
+    {"plain-unwritten-read", [](HistoryBuilder& s) { s.plain_read(1, 50, 1); }},
     {"plain-wrong-value",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50, StatusCode::kOk, 7);
        s.plain_put(1, Kind::kUpdate, 50, 2, 51, StatusCode::kOk, std::nullopt);
-       s.plain_look(1, 51, 2, 8);
+       s.plain_read(1, 51, 2, 8);
      }},
     {"plain-wrong-refusal",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50);
        s.plain_put(1, Kind::kUpdate, 50, 2, 0, StatusCode::kConflict);
      }},
     {"counter-twice",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.oracle.counters().drew(1, "c", 7);
        s.oracle.counters().drew(2, "c", 7);
      }},
     {"counter-order",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.oracle.counters().drew(1, "c", 7);
        s.oracle.counters().drew(1, "c", 6);
      }},
     {"create-twice",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());
        s.tables.created("t", TableId(2001), "(a)", "(a)", s.oracle.now());
      }},
-    {"create-schema", [](Story& s) { s.tables.created("t", TableId(2000), "(b)", "(a)", s.oracle.now()); }},
+    {"create-schema", [](HistoryBuilder& s) { s.tables.created("t", TableId(2000), "(b)", "(a)", s.oracle.now()); }},
     {"create-refused",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());
        s.tables.create_refused("t", "(a)", s.oracle.now());
      }},
     {"table-id-twice",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());
        s.tables.created("u", TableId(2000), "(a)", "(a)", s.oracle.now());
      }},
     {"table-lost",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());
        s.tables.refused(TableId(2000), s.oracle.now());
      }},
     {"table-lost",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());
        s.tables.listed(s.oracle.now());
      }},
     {"dropped-table-read",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());
        s.tables.drop_returned(s.tables.drop_called("t"), StatusCode::kOk);
        s.tables.served(TableId(2000), s.oracle.now());
      }},
     {"dropped-table-read",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());
        s.tables.drop_called("t");  // its client crashed
        s.tables.refused(TableId(2000), s.oracle.now());
        s.tables.opened("t", TableId(2000), "(a)", s.oracle.now());
      }},
-    {"over-age", [](Story& s) { s.sessions.committed_after(1, TransactionId(10), 151'000'000, 100'000'000); }},
+    {"over-age", [](HistoryBuilder& s) { s.sessions.committed_after(1, TransactionId(10), 151'000'000, 100'000'000); }},
     {"snapshot-refused",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.sessions.too_old(1, 3);
        s.sessions.committed(1, 3, s.oracle.now());
      }},
     {"idle-session-ended",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.sessions.idled(1, 100'000'000, false);
        s.sessions.idled(1, 100'000'000, true);
      }},
     {"tree-lost-key",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tree_put("k", 1);
-       s.tree_look("k", std::nullopt);
+       s.tree_read("k", std::nullopt);
      }},
     {"tree-lost-key",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tree_put("k", 1);
        s.tree_put("l", 2);
        const std::vector<TreeModel::SeenEntry> entries = {{"k", 1}};
        s.oracle.trees().walked(1, "a", "", entries, s.oracle.now());
      }},
     {"tree-phantom",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tree_put("k", 1);
        s.tree_put("k", std::nullopt);
-       s.tree_look("k", 1);
+       s.tree_read("k", 1);
      }},
-    {"tree-phantom", [](Story& s) { s.tree_look("k", 7); }},
+    {"tree-phantom", [](HistoryBuilder& s) { s.tree_read("k", 7); }},
     {"tree-phantom",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const std::vector<TreeModel::SeenEntry> entries = {{"k", 7}};
        s.oracle.trees().walked(1, "a", "", entries, s.oracle.now());
      }},
     {"tree-answer",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tree_put("k", 1);
        s.tree_put("k", std::nullopt, StatusCode::kNotFound);
      }},
-    {"tree-answer", [](Story& s) { s.tree_put("k", 1, StatusCode::kAlreadyExists); }},
+    {"tree-answer", [](HistoryBuilder& s) { s.tree_put("k", 1, StatusCode::kAlreadyExists); }},
     {"tree-order",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.tree_put("k", 1);
        const std::vector<TreeModel::SeenEntry> entries = {{"k", 1}, {"k", 1}};
        s.oracle.trees().walked(1, "", "", entries, s.oracle.now());
      }},
-    {"tree-structure", [](Story& s) { s.oracle.trees().checked("a node with two parents"); }},
+    {"tree-structure", [](HistoryBuilder& s) { s.oracle.trees().checked("a node with two parents"); }},
     {"index-unique",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900, UniqueBy::kValue);
-       s.same(10, {1, 2});
-       s.model.scanned(s.begin(0), Story::kTable, s.same_rows(10, {1, 2}), s.oracle.now());
+       s.insert_equal_values(10, {1, 2});
+       s.model.scanned(s.begin(0), HistoryBuilder::kTable, s.equal_value_rows(10, {1, 2}), s.oracle.now());
      }},
     {"index-unique",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900, UniqueBy::kValue);
        s.drop_index();
        s.index(901, UniqueBy::kValue);
-       s.same(10, {1, 2});
-       s.model.scanned(s.begin(0), Story::kTable, s.same_rows(10, {1, 2}), s.oracle.now());
+       s.insert_equal_values(10, {1, 2});
+       s.model.scanned(s.begin(0), HistoryBuilder::kTable, s.equal_value_rows(10, {1, 2}), s.oracle.now());
      }},
     {"index-damaged",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900);
        s.indexes.malformed("i", s.oracle.now());
      }},
     {"index-damaged",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900);
-       s.lose_odd();
+       s.lose_odd_keys();
        s.drop_index();
        s.index(901);
        s.indexes.malformed("i", s.oracle.now());
      }},
     {"index-damaged",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900);
-       s.indexes.malformed_commit(std::vector{Story::kTable}, s.oracle.now());
+       s.indexes.malformed_commit(std::vector{HistoryBuilder::kTable}, s.oracle.now());
      }},
     {"index-undamaged",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900);
-       s.lose_odd();
+       s.lose_odd_keys();
        s.indexes.read(TableId(900), s.oracle.now());
      }},
     {"index-undamaged",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900);
-       s.lose_odd(), s.index(900);  // still ready
+       s.lose_odd_keys(), s.index(900);  // the index is ready after the acceptance
      }},
     {"index-gone",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900);
        s.indexes.absent("i", s.oracle.now());
      }},
     {"index-gone",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900);
        s.drop_index();
        s.index(901);
        s.indexes.refused(TableId(901), s.oracle.now());
      }},
     {"index-gone",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900);
        s.index(901);
      }},
     {"index-refused",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        s.refuse_index(UniqueBy::kValue);
      }},
     {"index-refused",
-     [](Story& s) {
-       s.same(10, {1, 2});
+     [](HistoryBuilder& s) {
+       s.insert_equal_values(10, {1, 2});
        s.put(11, {2}, WriteKind::kUpdate);
        s.refuse_index(UniqueBy::kValue);
      }},
     {"index-refused",
-     [](Story& s) {
-       s.same(10, {1, 2});
+     [](HistoryBuilder& s) {
+       s.insert_equal_values(10, {1, 2});
        s.refuse_index(UniqueBy::kTag);
      }},
-    {"index-hits", [](Story& s) { s.indexes.hit("i", TransactionId(10), 1, 2, s.oracle.now()); }},
+    {"index-hits",
+     [](HistoryBuilder& s) { s.indexes.check_changed_count("i", TransactionId(10), 1, 2, s.oracle.now()); }},
     {"wrong-refusal",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.index(900, UniqueBy::kValue);
        s.put(10, {1, 2});
        const auto writer = s.begin(11);
@@ -255,76 +256,84 @@ constexpr Planted kNotInTransactions[] = {
        s.end(writer, StatusCode::kAlreadyExists);
      }},
     {"scan-exactly-once",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        const auto reader = s.begin(0);
        s.scan(reader, {{1, 10}, {2, 10}});
-       const std::vector<ScannedRow> rows = {{Key(1), Story::seen(10, 1)}};
-       s.model.ranged(reader, Story::kTable, {0, 9'999}, rows, s.oracle.now(), Walk::kIndex);
+       const std::vector<ScannedRow> rows = {{Key(1), HistoryBuilder::seen(10, 1)}};
+       s.model.ranged(reader, HistoryBuilder::kTable, {0, 9'999}, rows, s.oracle.now(), ScanKind::kIndex);
      }},
     {"scan-predicate",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
-       const std::vector<ScannedRow> rows = {{Key(1), Story::seen(10, 1)}};
-       s.model.ranged(s.begin(0), Story::kTable, {0, 9}, rows, s.oracle.now(), Walk::kIndex);
+       const std::vector<ScannedRow> rows = {{Key(1), HistoryBuilder::seen(10, 1)}};
+       s.model.ranged(s.begin(0), HistoryBuilder::kTable, {0, 9}, rows, s.oracle.now(), ScanKind::kIndex);
      }},
     {"own-write-unread",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto writer = s.begin(10);
        s.insert(writer, 1);
-       s.model.scanned(writer, Story::kTable, {}, s.oracle.now(), Walk::kIndex);
+       s.model.scanned(writer, HistoryBuilder::kTable, {}, s.oracle.now(), ScanKind::kIndex);
      }},
-    {"index-phantom", [](Story& s) { s.indexes.at_rest("i", {{"a", Key(1)}, {"b", Key(1)}}, {{"b", Key(1)}}); }},
-    {"index-lost-key", [](Story& s) { s.indexes.at_rest("i", {{"a", Key(1)}}, {{"a", Key(1)}, {"a", Key(2)}}); }},
+    {"index-phantom",
+     [](HistoryBuilder& s) { s.indexes.check_entries("i", {{"a", Key(1)}, {"b", Key(1)}}, {{"b", Key(1)}}); }},
     {"index-lost-key",
-     [](Story& s) {
-       s.indexes.found("i", TransactionId(10), {Story::kTable, Key(1)}, Story::seen(9, 1), std::nullopt);
+     [](HistoryBuilder& s) { s.indexes.check_entries("i", {{"a", Key(1)}}, {{"a", Key(1)}, {"a", Key(2)}}); }},
+    {"index-lost-key",
+     [](HistoryBuilder& s) {
+       s.indexes.found("i", TransactionId(10), {HistoryBuilder::kTable, Key(1)}, HistoryBuilder::seen(9, 1),
+                       std::nullopt);
      }},
     {"index-lost-key",
-     [](Story& s) { s.indexes.found("i", TransactionId(10), {Story::kTable, Key(1)}, Story::seen(9, 1), Key(2)); }},
-    {"index-blocked", [](Story& s) { s.indexes.blocked("i", 7, {StatusCode::kAlreadyExists, "another record"}); }},
-    {"index-stray-node", [](Story& s) { s.indexes.swept("i", 1); }},
+     [](HistoryBuilder& s) {
+       s.indexes.found("i", TransactionId(10), {HistoryBuilder::kTable, Key(1)}, HistoryBuilder::seen(9, 1), Key(2));
+     }},
+    {"index-blocked",
+     [](HistoryBuilder& s) { s.indexes.insert_refused("i", 7, {StatusCode::kAlreadyExists, "another record"}); }},
+    {"index-stray-node", [](HistoryBuilder& s) { s.indexes.check_swept("i", 1); }},
     {"index-order",
-     [](Story& s) {
-       const std::vector<ScannedRow> rows = {{Key(2), Story::seen(10, 2)}, {Key(1), Story::seen(10, 1)}};
+     [](HistoryBuilder& s) {
+       const std::vector<ScannedRow> rows = {{Key(2), HistoryBuilder::seen(10, 2)},
+                                             {Key(1), HistoryBuilder::seen(10, 1)}};
        s.indexes.ranged("i", rows);
      }},
-    {"intent-left", [](Story& s) { s.oracle.node_checked("node1", "", 2); }},
-    {"structure", [](Story& s) { s.oracle.node_checked("node1", "a chain without an end", 0); }},
+    {"intent-left", [](HistoryBuilder& s) { s.oracle.node_checked("node1", "", 2); }},
+    {"structure", [](HistoryBuilder& s) { s.oracle.node_checked("node1", "a chain without an end", 0); }},
 };
 
-/// All errors, those in transactions first.
-std::vector<Planted> all_planted() {
-  const std::span<const Planted> first = planted_in_transactions();
-  std::vector<Planted> all(first.begin(), first.end());
+/// All violations, those in transactions first.
+std::vector<PlantedViolation> all_planted() {
+  const std::span<const PlantedViolation> first = planted_in_transactions();
+  std::vector<PlantedViolation> all(first.begin(), first.end());
   all.insert(all.end(), std::begin(kNotInTransactions), std::end(kNotInTransactions));
   return all;
 }
 
-class PlantedTest : public ::testing::TestWithParam<Planted> {};
+class PlantedViolationTest : public ::testing::TestWithParam<PlantedViolation> {};
 
-TEST_P(PlantedTest, IsNamed) {
-  Story story;
-  GetParam().tell(story);
+TEST_P(PlantedViolationTest, IsNamed) {
+  HistoryBuilder story;
+  GetParam().build(story);
   EXPECT_TRUE(story.oracle.failed());
   EXPECT_EQ(story.oracle.invariant(), GetParam().invariant) << story.oracle.message();
   EXPECT_TRUE(story.oracle.message().starts_with(std::string(GetParam().invariant) + ": ")) << story.oracle.message();
 }
 
-INSTANTIATE_TEST_SUITE_P(InvariantsTest, PlantedTest, ::testing::ValuesIn(all_planted()), [](const auto& planted) {
-  std::string name(planted.param.invariant);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name + "_" + std::to_string(planted.index);
-});
+INSTANTIATE_TEST_SUITE_P(InvariantsTest, PlantedViolationTest, ::testing::ValuesIn(all_planted()),
+                         [](const auto& planted) {
+                           std::string name(planted.param.invariant);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + "_" + std::to_string(planted.index);
+                         });
 
-TEST(InvariantsTest, EveryInvariantIsPlantedOrOfTheWorld) {
+TEST(InvariantsTest, EveryInvariantHasPlantedViolationOrIsRaisedBySimulator) {
   const std::vector<std::string_view> elsewhere = {"set-up",   "unreadable",   "unexpected-answer",
                                                    "progress", "livelock",     "quiet",
                                                    "world",    "flushed-lost", "older-log-served"};
-  const std::vector<Planted> all = all_planted();
+  const std::vector<PlantedViolation> all = all_planted();
   for (const Invariant& invariant : invariants()) {
-    const bool planted =
-        std::any_of(all.begin(), all.end(), [&](const Planted& one) { return one.invariant == invariant.name; });
+    const bool planted = std::any_of(all.begin(), all.end(),
+                                     [&](const PlantedViolation& one) { return one.invariant == invariant.name; });
     const bool other = std::find(elsewhere.begin(), elsewhere.end(), invariant.name) != elsewhere.end();
     EXPECT_NE(planted, other) << invariant.name;
   }

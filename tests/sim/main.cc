@@ -1,4 +1,4 @@
-// loam-sim: the whole cluster in one thread, from a seed. See tests/sim/README.md.
+// loam-sim runs a whole cluster in one thread, from a seed. See tests/sim/README.md.
 
 #include <cstdint>
 #include <cstdio>
@@ -12,14 +12,14 @@
 #include "common/base/log.h"
 #include "tests/sim/campaign.h"
 #include "tests/sim/probe_names.h"
-#include "tests/sim/world.h"
+#include "tests/sim/simulator.h"
 #if __has_include("common/base/mutants.h")
 #include "common/base/mutants.h"
 #endif
 
 namespace {
 
-using namespace loam::sim;  // NOLINT(google-build-using-namespace): the program's own file
+using namespace loam::sim;  // this file is the program
 using nlohmann::json;
 
 void print_failure(const RunReport& report) {
@@ -27,25 +27,25 @@ void print_failure(const RunReport& report) {
             << "\n  replay: make sim SEED=" << report.seed << "\n";
 }
 
-/// One seed, with its trace; then, if it fails, the faults that it needs.
+/// Runs one seed with its trace. If it fails, finds the faults that it needs.
 int replay(uint64_t seed, bool trace, bool shrinks) {
   const Plan plan = make_plan(seed);
   std::cout << "seed " << seed << ": " << plan.nodes << " nodes, " << plan.clients << " clients, " << plan.faults.size()
-            << " faults until " << plan.calm_ns / 1'000'000 << " ms, " << plan.memory_bytes / 1'024
+            << " faults until " << plan.faults_end_ns / 1'000'000 << " ms, " << plan.memory_bytes / 1'024
             << " KiB in pages of " << plan.page_bytes / 1'024 << ", commit log " << to_string(plan.log_mode)
             << (plan.power_cuts ? " with power cuts" : "") << "\n";
   for (const Fault& fault : plan.faults) std::cout << "  " << describe(fault, plan.nodes) << "\n";
   std::cout.flush();
   RunOptions options;
   if (trace) options.trace = [](const std::string& line) { std::puts(line.c_str()); };
-  const RunReport report = trace ? run(plan, options) : run_apart(plan, {});
+  const RunReport report = trace ? run(plan, options) : run_in_child_process(plan, {});
   std::cout << (report.failed ? "FAILED" : "passed") << ": " << report.events << " events, "
             << report.simulated_ns / 1'000'000 << " ms, " << report.transactions << " transactions, hash " << std::hex
             << report.hash << std::dec << "\n";
   if (!report.failed) return 0;
   print_failure(report);
   if (!shrinks) return 1;
-  std::cout << "the faults that it needs:\n";
+  std::cout << "the faults that the failure needs:\n";
   for (const size_t i : shrink(plan, report.invariant))
     std::cout << "  " << describe(plan.faults[i], plan.nodes) << "\n";
   return 1;
@@ -80,7 +80,7 @@ int campaign(const CampaignOptions& options, bool as_json, bool shrinks) {
     if (run.failed) print_failure(run);
     if (run.failed && shrinks) {
       const Plan plan = make_plan(run.seed);
-      std::cout << "  the faults that it needs:\n";
+      std::cout << "  the faults that the failure needs:\n";
       for (const size_t i : shrink(plan, run.invariant)) {
         std::cout << "    " << describe(plan.faults[i], plan.nodes) << "\n";
       }
@@ -101,24 +101,24 @@ int campaign(const CampaignOptions& options, bool as_json, bool shrinks) {
 
 int main(int argc, char** argv) {
   CLI::App app{
-      "Runs a whole Loam cluster in one thread, from a seed: its processes crash, stop, and lose their network, and\n"
-      "what clients saw is judged. Exit code 1: a seed failed."};
+      "Runs a whole Loam cluster in one thread, from a seed: processes crash, stall and lose their network, and the\n"
+      "results that clients saw are checked. Exit code 1: a seed failed."};
   CampaignOptions options;
   bool as_json = false;
   bool trace = false;
   bool shrinks = false;
   uint64_t seed = 0;
-  app.add_option("--seeds", options.seeds, "how many")->capture_default_str();
-  app.add_option("--first-seed", options.first_seed, "and from which on")->capture_default_str();
-  app.add_option("--jobs", options.jobs, "processes at one time")->capture_default_str()->check(CLI::Range(1, 256));
-  CLI::Option* one = app.add_option("--seed", seed, "this one alone");
-  app.add_flag("--trace", trace, "with --seed: print every step that has a name");
-  app.add_flag("--shrink", shrinks, "find out which faults a failing seed needs");
+  app.add_option("--seeds", options.seeds, "number of seeds")->capture_default_str();
+  app.add_option("--first-seed", options.first_seed, "first seed")->capture_default_str();
+  app.add_option("--jobs", options.jobs, "number of child processes")->capture_default_str()->check(CLI::Range(1, 256));
+  CLI::Option* one = app.add_option("--seed", seed, "run only this seed");
+  app.add_flag("--trace", trace, "with --seed: print every named step");
+  app.add_flag("--shrink", shrinks, "find the faults that a failing seed needs");
   app.add_flag("--stop-at-failure", options.stop_at_failure, "end with the first seed that fails");
-  app.add_flag("--json", as_json, "a JSON object a line: one for each seed, then the totals");
+  app.add_flag("--json", as_json, "print one JSON object a line: one for each seed, then the totals");
 #if __has_include("common/base/mutants.h")
   std::string mutant;
-  app.add_option("--mutant", mutant, "the breach that is built in");
+  app.add_option("--mutant", mutant, "the mutant that is built in");
 #endif
   CLI11_PARSE(app, argc, argv);
 #if __has_include("common/base/mutants.h")
@@ -128,8 +128,8 @@ int main(int argc, char** argv) {
   }
 #endif
   loam::set_log_sink([](loam::LogLevel, std::string_view line) {
-    if (auto* world = dynamic_cast<World*>(loam::sim_scheduler); world != nullptr)
-      world->trace("log: " + std::string(line));
+    if (auto* simulator = dynamic_cast<Simulator*>(loam::sim_scheduler); simulator != nullptr)
+      simulator->trace("log: " + std::string(line));
   });
   if (one->count() > 0) return replay(seed, trace, shrinks);
   return campaign(options, as_json, shrinks);

@@ -28,7 +28,7 @@ void Oracle::violate(std::string_view invariant, std::string_view text) {
   verdict_.violate(invariant, text);
 }
 
-Moment Oracle::now() {
+LogicalTime Oracle::now() {
   const std::lock_guard lock(verdict_.mutex());
   return verdict_.next();
 }
@@ -39,7 +39,7 @@ void Oracle::client_crashed(uint32_t process) {
   plain_.client_crashed(process);
 }
 
-size_t Oracle::node_lost(Losses::Owned owned) {
+size_t Oracle::node_lost(Losses::StoredOnNode owned) {
   const std::lock_guard lock(verdict_.mutex());
   return losses_.add(std::move(owned), verdict_.next());
 }
@@ -53,14 +53,14 @@ void Oracle::loss_accepted(size_t loss) {
   losses_.accept(loss, verdict_.next());
 }
 
-void Oracle::loss_told(size_t loss) {
+void Oracle::loss_acknowledged(size_t loss) {
   const std::lock_guard lock(verdict_.mutex());
-  losses_.tell(loss, verdict_.next());
+  losses_.acknowledge(loss, verdict_.next());
 }
 
-bool Oracle::lost_since(Place place, Moment from) {
+bool Oracle::lost_since(RecordId place, LogicalTime from) {
   const std::lock_guard lock(verdict_.mutex());
-  return losses_.between(place, from, verdict_.next());
+  return losses_.lost_between(place, from, verdict_.next());
 }
 
 void Oracle::node_checked(std::string_view node, std::string_view wrong, uint64_t intents) {

@@ -5,7 +5,7 @@
 namespace loam::sim {
 namespace {
 
-/// Nodes of a cycle that a message tells.
+/// Largest number of nodes of a cycle that a message shows.
 constexpr size_t kShownNodes = 16;
 
 }  // namespace
@@ -13,9 +13,9 @@ constexpr size_t kShownNodes = 16;
 void OrderCheck::run() {
   add_events();
   for (const ModelTransaction& transaction : model_.transactions_) {
-    if (transaction.cut == kNever) continue;
+    if (transaction.commit_lost == kNever) continue;
     for (const Write& write : transaction.writes) {
-      if (!write.leaves_record()) removed_until_[write.place] = transaction.cut;
+      if (!write.leaves_record()) removed_until_[write.place] = transaction.commit_lost;
     }
   }
   for (const ModelTransaction& transaction : model_.transactions_) {
@@ -26,14 +26,14 @@ void OrderCheck::run() {
   const std::vector<Node> cycle = find_cycle();
   if (cycle.empty()) return;
   const bool events = std::any_of(cycle.begin(), cycle.end(), [this](Node node) { return node < first_; });
-  std::string text = events ? "what was seen contradicts the order of events:" : "two snapshots contradict each other:";
+  std::string text = events ? "reads contradict the order of events:" : "two snapshots contradict each other:";
   for (size_t i = 0; i < cycle.size() && i < kShownNodes; ++i)
     text += (i == 0 ? " " : ", before ") + describe(cycle[i]);
   model_.violate(events ? "snapshot-order" : "long-fork", text);
 }
 
 bool OrderCheck::counts(const ModelTransaction& writer) const {
-  return writer.certain() && writer.may_be_visible() && !writer.writes.empty() && writer.cut == kNever;
+  return writer.certain() && writer.may_be_visible() && !writer.writes.empty() && writer.commit_lost == kNever;
 }
 
 void OrderCheck::add_events() {
@@ -60,11 +60,11 @@ void OrderCheck::add_events() {
   }
 }
 
-OrderCheck::Node OrderCheck::at(Moment moment) const {
+OrderCheck::Node OrderCheck::at(LogicalTime moment) const {
   return static_cast<Node>(std::lower_bound(moments_.begin(), moments_.end(), moment) - moments_.begin());
 }
 
-const ModelTransaction* OrderCheck::next_writer(Place place, uint64_t id) const {
+const ModelTransaction* OrderCheck::next_writer(RecordId place, uint64_t id) const {
   const auto chain = model_.chains_.find(place);
   if (chain == model_.chains_.end()) return nullptr;
   for (auto entry = chain->second.upper_bound(id); entry != chain->second.end(); ++entry) {
@@ -75,13 +75,15 @@ const ModelTransaction* OrderCheck::next_writer(Place place, uint64_t id) const 
   return nullptr;
 }
 
-const ModelTransaction* OrderCheck::writer_seen(const ModelTransaction& reader, Place place, const Seen& seen) const {
+const ModelTransaction* OrderCheck::writer_seen(const ModelTransaction& reader, RecordId place,
+                                                const ObservedRecord& seen) const {
   if (seen.present()) {
     const auto writer = model_.by_id_.find(seen.version);
     return writer == model_.by_id_.end() ? nullptr : &model_.at(writer->second);
   }
-  // Absent: known only if there is one removal that it can be, of a record that was there for the reader: not of one
-  // that may have been lost, written anew and removed again after the snapshot.
+  // The reader found no record. It has seen a certain removal only if there is exactly one that it can have seen, of
+  // a record that existed for the reader, and not of one that may have been lost, inserted again and removed after
+  // the snapshot.
   const auto [remover, count] = model_.removals(reader, place, 0);
   if (remover == nullptr) return nullptr;
   const auto& chain = model_.chains_.at(place);
@@ -104,10 +106,10 @@ void OrderCheck::add_reads(const ModelTransaction& reader) {
     if (writer == nullptr && (seen.present() || model_.removals(reader, place, 0).second != 0)) continue;
     if (const auto removed = removed_until_.find(place);
         !seen.present() && removed != removed_until_.end() && reader.requested < removed->second) {
-      continue;  // perhaps it saw the removal
+      continue;  // it may have seen the removal
     }
     const ModelTransaction* next = next_writer(place, writer == nullptr ? 0 : writer->id.value);
-    if (next != nullptr && next != &reader && !model_.losses_.between(place, 0, model_.verdict_.last())) {
+    if (next != nullptr && next != &reader && !model_.losses_.lost_between(place, 0, model_.verdict_.last())) {
       edge(snapshot(reader), completion(*next));
     }
   }
@@ -141,7 +143,7 @@ std::vector<OrderCheck::Node> OrderCheck::find_cycle() const {
     }
   }
   if (ordered == edges_.size()) return {};
-  // Every node that is left has one that is left before it: walking backwards must come around.
+  // Each remaining node has a predecessor that remains, so a walk backwards must reach a node twice.
   std::vector<Node> previous(edges_.size(), UINT32_MAX);
   Node start = UINT32_MAX;
   for (Node node = 0; node < edges_.size(); ++node) {

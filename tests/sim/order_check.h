@@ -1,4 +1,4 @@
-// Whether all begins and commits of a run fit into one order with everything that was seen.
+// Checks that one order of all begins and commits of a run agrees with everything that transactions saw.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,25 @@
 
 namespace loam::sim {
 
-/// The complete test of strong snapshot isolation, once at the end of a run.
+/// The complete check of strong snapshot isolation. It runs once, at the end of a run.
 ///
-/// Each transaction has a point where its snapshot was taken and, if it is committed, one where it completed. Edges say
-/// what lies before what: the events told (a snapshot is taken while begin runs, a commit completes after it was asked
-/// for and before it was answered), what was seen (a completion lies before a snapshot that holds it; a snapshot lies
-/// before the completion of the next version of a record that it read), and who wrote over whom (a completion lies
-/// before the snapshot of the next writer of the record). The history is one of strong snapshot isolation, with the
-/// order of versions that the ids give, if and only if there is no cycle.
+/// The check builds a graph. Each transaction has one node for the moment at which its snapshot was taken and, if it
+/// is committed, one for the moment at which it completed. An edge says that one node lies before another. There are
+/// three kinds of edges:
+/// * events: a snapshot is taken while begin runs; a commit completes after it was asked for and before it was
+///   answered;
+/// * reads: a completion lies before each snapshot that contains it; a snapshot lies before the completion of the
+///   next version of each record that it read;
+/// * writes: a completion lies before the snapshot of the next writer of the same record.
 ///
-/// Time: linear in events, reads and writes, but for one sort.
+/// The history has strong snapshot isolation, with the order of versions that the ids give, if and only if the graph
+/// has no cycle.
+///
+/// Time: linear in events, reads and writes, except for one sort.
 class OrderCheck {
  public:
   explicit OrderCheck(TransactionModel& model) : model_(model) {}
-  /// Violates "long-fork" for a cycle of what was seen alone, "snapshot-order" for one that needs the events.
+  /// Reports "long-fork" for a cycle of edges from reads alone, "snapshot-order" for a cycle that needs events.
   void run();
 
  private:
@@ -34,22 +39,23 @@ class OrderCheck {
   void add_reads(const ModelTransaction& reader);
   void add_writes(const ModelTransaction& writer);
   void edge(Node before, Node after) { edges_[before].push_back(after); }
-  Node at(Moment moment) const;
+  Node at(LogicalTime moment) const;
   Node snapshot(const ModelTransaction& transaction) const { return first_ + 2 * transaction.number; }
   Node completion(const ModelTransaction& transaction) const { return first_ + 2 * transaction.number + 1; }
   bool counts(const ModelTransaction& writer) const;
-  /// The next certain writer of the record after this id; null if there is none, or it is excused.
-  const ModelTransaction* next_writer(Place place, uint64_t id) const;
-  const ModelTransaction* writer_seen(const ModelTransaction& reader, Place place, const Seen& seen) const;
+  /// The next certain writer of the record after this id; null if there is none, or if a loss excuses the missing
+  /// write.
+  const ModelTransaction* next_writer(RecordId place, uint64_t id) const;
+  const ModelTransaction* writer_seen(const ModelTransaction& reader, RecordId place, const ObservedRecord& seen) const;
   std::vector<Node> find_cycle() const;
   std::string describe(Node node) const;
 
   TransactionModel& model_;
-  std::vector<Moment> moments_;  // ascending; their numbers are nodes
-  Node first_ = 0;               // of the transactions' nodes
+  std::vector<LogicalTime> moments_;  // ascending; the index of a moment is its node number
+  Node first_ = 0;                    // number of the first node of a transaction
   std::vector<std::vector<Node>> edges_;
-  /// Records with a removal that a power cut took back, and the last such cut: snapshots of before it may lack them.
-  std::unordered_map<Place, Moment, PlaceHash> removed_until_;
+  /// For each record with a removal that a power cut undid: the last such cut. Older snapshots may lack the record.
+  std::unordered_map<RecordId, LogicalTime, RecordIdHash> removed_until_;
 };
 
 }  // namespace loam::sim

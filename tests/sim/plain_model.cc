@@ -10,7 +10,7 @@
 
 namespace loam::sim {
 
-PlainModel::WriteNumber PlainModel::write_called(uint32_t process, Place place, Kind kind, uint64_t expected,
+PlainModel::WriteNumber PlainModel::write_called(uint32_t process, RecordId place, Kind kind, uint64_t expected,
                                                  uint64_t tag, std::optional<int64_t> value) {
   const std::lock_guard lock(verdict_.mutex());
   Register& record = registers_[place];
@@ -50,17 +50,17 @@ void PlainModel::write_returned(WriteNumber number, StatusCode code, uint64_t ve
   registers_[write.place].open.erase(number);
   if (write.seen)
     violate("plain-refused-visible", name(write) + " was seen, and then answered " + std::string(to_string(code)));
-  if (code == StatusCode::kConflict || code == StatusCode::kNotFound) judge_refusal(write);
+  if (code == StatusCode::kConflict || code == StatusCode::kNotFound) check_refusal(write);
 }
 
-void PlainModel::judge_refusal(const Write& write) {
+void PlainModel::check_refusal(const Write& write) {
   const Register& record = registers_[write.place];
   if (!write.alone || record.starts != write.starts + 1 || !record.live.contains(write.expected)) return;
-  if (losses_.between(write.place, 0, verdict_.last())) return;
-  violate("plain-wrong-refusal", name(write) + " was a conflict, and nobody else has written since that version");
+  if (losses_.lost_between(write.place, 0, verdict_.last())) return;
+  violate("plain-wrong-refusal", name(write) + " was a conflict, and no other client has written since that version");
 }
 
-void PlainModel::applied(WriteNumber number, uint64_t version, Moment by) {
+void PlainModel::applied(WriteNumber number, uint64_t version, LogicalTime by) {
   Write& write = writes_[number];
   Register& record = registers_[write.place];
   record.open.erase(number);
@@ -80,7 +80,7 @@ void PlainModel::applied(WriteNumber number, uint64_t version, Moment by) {
   take(record, number, by);
 }
 
-void PlainModel::take(Register& record, WriteNumber number, Moment by) {
+void PlainModel::take(Register& record, WriteNumber number, LogicalTime by) {
   const Write& write = writes_[number];
   const auto gone = [&](uint64_t version) {
     record.live.erase(version);
@@ -92,14 +92,14 @@ void PlainModel::take(Register& record, WriteNumber number, Moment by) {
     if (taker->second != number) {
       violate("plain-lost-update", name(write) + " and " + name(writes_[taker->second]));
     }
-    // Whoever else expected that version, and was not answered, cannot have had it.
+    // Every other unanswered write that expects this version must fail.
     std::erase_if(record.open, [&](WriteNumber open) {
       const Write& other = writes_[open];
       return other.state == State::kUnknown && other.kind != Kind::kInsert && other.expected == write.expected;
     });
     return gone(write.expected);
   }
-  // An insert found nothing: what had been there was removed by somebody who does not know it yet.
+  // The insert found no record, so another client has removed the previous one, and has not been told yet.
   const std::set<uint64_t> live = record.live;
   for (const uint64_t version : live) {
     const Write& maker = writes_[record.by_version.at(version)];
@@ -107,29 +107,30 @@ void PlainModel::take(Register& record, WriteNumber number, Moment by) {
     const bool removed = std::any_of(record.open.begin(), record.open.end(), [&](WriteNumber open) {
       return writes_[open].kind == Kind::kRemove && writes_[open].expected == version;
     });
-    if (!removed && !exposed(maker)) {
-      violate("plain-lost-update", name(write) + " over " + name(maker) + ", which nobody has removed");
+    if (!removed && !may_be_lost(maker)) {
+      violate("plain-lost-update", name(write) + " over " + name(maker) + ", which no client removed");
     }
     gone(version);
   }
 }
 
-void PlainModel::read(uint32_t process, Place place, const Seen& seen, Moment asked) {
+void PlainModel::read(uint32_t process, RecordId place, const ObservedRecord& seen, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   Register& record = registers_[place];
   const std::string reader =
       "process " + std::to_string(process) + " saw " + to_string(seen) + " in " + to_string(place);
-  if (judge_seen(reader, record, place, seen, asked)) judge_live(record, place, seen.version, asked);
+  if (check_observed(reader, record, place, seen, asked)) check_live_versions(record, place, seen.version, asked);
 }
 
-bool PlainModel::judge_seen(const std::string& reader, Register& record, Place place, const Seen& seen, Moment asked) {
+bool PlainModel::check_observed(const std::string& reader, Register& record, RecordId place, const ObservedRecord& seen,
+                                LogicalTime asked) {
   const auto wrong = [&](std::string_view invariant, const std::string& text) {
     violate(invariant, reader + text);
     return false;
   };
-  if (losses_.waits(place, asked)) {
-    return wrong("lost-shard-served", ", whose node has lost its memory, and nobody has accepted that");
+  if (losses_.is_unavailable(place, asked)) {
+    return wrong("lost-shard-served", ", whose node lost its memory, and no operator accepted the loss");
   }
   if (!seen.present()) return true;
   const auto tagged = by_tag_.find(seen.tag);
@@ -140,55 +141,56 @@ bool PlainModel::judge_seen(const std::string& reader, Register& record, Place p
   if (write.value && *write.value != seen.value) {
     return wrong("plain-wrong-value", " of " + name(write) + ", whose value is " + std::to_string(*write.value));
   }
-  if (write.state == State::kApplied && losses_.any() && losses_.gone(place, write.ended, asked)) {
+  if (write.state == State::kApplied && losses_.any() && losses_.is_lost(place, write.ended, asked)) {
     return wrong("lost-record-returned", " of " + name(write));
   }
   applied(tagged->second, seen.version, verdict_.last());
   const auto replaced = record.taken_by.find(seen.version);
   if (replaced == record.taken_by.end() || replaced->second >= asked) return true;
   const auto taker = record.taken.find(seen.version);
-  return wrong("plain-stale-read", ", asked for at event " + std::to_string(asked) + ", and by event " +
+  return wrong("plain-stale-read", ", requested at event " + std::to_string(asked) + ", and by event " +
                                        std::to_string(replaced->second) + " it had been replaced" +
                                        (taker == record.taken.end() ? "" : " by " + name(writes_[taker->second])));
 }
 
-void PlainModel::scanned(uint32_t process, TableId table, std::span<const ScannedRow> rows, Moment asked) {
+void PlainModel::scanned(uint32_t process, TableId table, std::span<const ScannedRow> rows, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   std::map<Key, size_t> found;
   for (const ScannedRow& row : rows) {
     ++found[row.key];
-    const Place place{table, row.key};
-    judge_seen(
+    const RecordId place{table, row.key};
+    check_observed(
         "a scan of process " + std::to_string(process) + " saw " + to_string(row.seen) + " in " + to_string(place),
         registers_[place], place, row.seen, asked);
   }
   for (const Key key : keys_[table]) {
-    const Place place{table, key};
+    const RecordId place{table, key};
     const Register& record = registers_[place];
-    if (!record.open.empty() || record.changed >= asked || losses_.between(place, 0, verdict_.last())) continue;
+    if (!record.open.empty() || record.changed >= asked || losses_.lost_between(place, 0, verdict_.last())) continue;
     const size_t rows_found = found.contains(key) ? found[key] : 0;
     if (rows_found == record.live.size()) continue;
     violate("scan-exactly-once", "a scan of process " + std::to_string(process) + " returned " + to_string(place) +
-                                     " " + std::to_string(rows_found) + " times, and nobody changed it meanwhile");
+                                     " " + std::to_string(rows_found) + " times, and no client changed it meanwhile");
   }
 }
 
-void PlainModel::judge_live(Register& record, Place place, uint64_t seen_version, Moment asked) {
+void PlainModel::check_live_versions(Register& record, RecordId place, uint64_t seen_version, LogicalTime asked) {
   for (const uint64_t version : record.live) {
     const Write& maker = writes_[record.by_version.at(version)];
-    if (version == seen_version || maker.state != State::kApplied || maker.ended >= asked || exposed(maker)) continue;
+    if (version == seen_version || maker.state != State::kApplied || maker.ended >= asked || may_be_lost(maker))
+      continue;
     const bool replaced = std::any_of(record.open.begin(), record.open.end(),
                                       [&](WriteNumber open) { return writes_[open].expected == version; });
     if (replaced) continue;
     violate("plain-write-lost", to_string(place) + " was read at event " + std::to_string(asked) + " as version " +
-                                    std::to_string(seen_version) + ", and nobody has replaced what was made by " +
+                                    std::to_string(seen_version) + ", and no client replaced the version made by " +
                                     name(maker));
   }
 }
 
-bool PlainModel::exposed(const Write& write) const {
-  return losses_.any() && losses_.exposed(write.place, write.asked, verdict_.last());
+bool PlainModel::may_be_lost(const Write& write) const {
+  return losses_.any() && losses_.may_be_lost(write.place, write.asked, verdict_.last());
 }
 
 void PlainModel::client_crashed(uint32_t process) {
@@ -221,9 +223,9 @@ void CounterModel::drew(uint64_t object, std::string_view counter, uint64_t numb
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++numbers_;
-  // A lost counter begins anew.
+  // A counter whose record is lost may start again.
   const Key key(XXH3_64bits(counter.data(), counter.size()));
-  if (losses_.any() && losses_.between({wire::kCounterTableId, key}, 0, verdict_.last())) return;
+  if (losses_.any() && losses_.lost_between({wire::kCounterTableId, key}, 0, verdict_.last())) return;
   const std::string text = "number " + std::to_string(number) + " of counter " + std::string(counter);
   auto& drawn = drawn_[std::string(counter)];
   const auto [other, fresh] = drawn.emplace(number, object);
@@ -233,7 +235,7 @@ void CounterModel::drew(uint64_t object, std::string_view counter, uint64_t numb
   }
   uint64_t& last = last_[object];
   if (number <= last && fresh) {
-    verdict_.violate("counter-order", text + " came after " + std::to_string(last) + " of the same object");
+    verdict_.violate("counter-order", text + " was drawn after " + std::to_string(last) + " of the same object");
   }
   last = number;
 }

@@ -1,24 +1,24 @@
-// Errors that tests of the oracle plant in short histories.
+// Violations that the tests of the oracle plant in short histories.
 #pragma once
 
 #include <ostream>
 #include <span>
 #include <string_view>
 
-#include "tests/sim/story.h"
+#include "tests/sim/history_builder.h"
 
 namespace loam::sim {
 
-/// An error in an otherwise correct history, and the invariant that the oracle must name.
-struct Planted {
+/// A violation in an otherwise correct history, and the invariant that the oracle must name.
+struct PlantedViolation {
   std::string_view invariant;
-  void (*tell)(Story&);
+  void (*build)(HistoryBuilder&);
 };
 
-/// For the test's name.
-inline void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.invariant; }
+/// Names the test case after the invariant.
+inline void PrintTo(const PlantedViolation& planted, std::ostream* out) { *out << planted.invariant; }
 
-/// Errors in transactions and their scans.
-std::span<const Planted> planted_in_transactions();
+/// Violations in transactions and their scans.
+std::span<const PlantedViolation> planted_in_transactions();
 
 }  // namespace loam::sim

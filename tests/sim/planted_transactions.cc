@@ -1,4 +1,4 @@
-// Errors planted in transactions and their scans; invariants_test.cc runs them.
+// Violations planted in transactions and their scans; invariants_test.cc runs them.
 #include <optional>
 #include <span>
 #include <vector>
@@ -9,169 +9,169 @@
 namespace loam::sim {
 namespace {
 
-constexpr Planted kInTransactions[] = {
+constexpr PlantedViolation kInTransactions[] = {
     {"dirty-read",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.insert(s.begin(10), 1);
-       s.look(1, 10);
+       s.read_in_new_transaction(1, 10);
      }},
     {"abort-visible",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto writer = s.begin(10);
        s.insert(writer, 1);
        s.end(writer, StatusCode::kConflict);
-       s.look(1, 10);
+       s.read_in_new_transaction(1, 10);
      }},
     {"fenced-visible",
-     [](Story& s) {
-       const auto writer = s.begin(10, Story::kOther);
+     [](HistoryBuilder& s) {
+       const auto writer = s.begin(10, HistoryBuilder::kOther);
        s.model.read_failed(writer, StatusCode::kFenced);
        s.insert(writer, 1);
        s.model.commit_called(writer);
-       s.look(1, 10);
+       s.read_in_new_transaction(1, 10);
      }},
     {"future-read",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto reader = s.begin(0);
        s.put(10, {1});
        s.read(reader, 1, 10);
      }},
     {"version-above-id",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto reader_asked = s.model.begin_called(1, false);
        s.put(11, {1});
        s.model.begun(reader_asked, TransactionId(10));
        s.read(reader_asked, 1, 11);
      }},
-    {"unwritten-read", [](Story& s) { s.look(1, 10); }},
+    {"unwritten-read", [](HistoryBuilder& s) { s.read_in_new_transaction(1, 10); }},
     {"wrong-value",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
-       s.model.read(s.begin(0), {Story::kTable, Key(1)}, {10, 77, 1001}, s.oracle.now());
+       s.model.read(s.begin(0), {HistoryBuilder::kTable, Key(1)}, {10, 77, 1001}, s.oracle.now());
      }},
     {"own-write-unread",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto writer = s.begin(10);
        s.insert(writer, 1);
        s.read(writer, 1, 0);
      }},
     {"non-repeatable-read",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto early = s.begin(0);
        s.read(early, 1, 0);
        s.put(10, {1});
        s.read(early, 1, 10);
      }},
     {"fractured-read",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        const auto writer = s.begin(11);
        s.write(writer, 1);
        s.write(writer, 2);
        s.model.commit_called(writer);
-       const auto reader = s.begin(0);  // begun while it commits: either is right, half is not
+       const auto reader = s.begin(0);  // began during the commit: it may see all of it or nothing, but not a half
        s.read(reader, 1, 11);
        s.read(reader, 2, 10);
      }},
     {"begin-after-ack",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.put(11, {1}, WriteKind::kUpdate);
-       s.look(1, 10);
+       s.read_in_new_transaction(1, 10);
      }},
     {"commit-lost",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
-       s.look(1, 10);
-       s.look(1, 0);
+       s.read_in_new_transaction(1, 10);
+       s.read_in_new_transaction(1, 0);
      }},
     {"half-commit",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        s.crash(11, {1, 2});
-       s.look(1, 11);
-       s.look(2, 10);
+       s.read_in_new_transaction(1, 11);
+       s.read_in_new_transaction(2, 10);
      }},
     {"outcome-changed",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.crash(11, {1});
-       s.look(1, 11);
-       s.look(1, 10);
+       s.read_in_new_transaction(1, 11);
+       s.read_in_new_transaction(1, 10);
      }},
     {"outcome-changed",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.decide(10, false);
      }},
     {"outcome-changed",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.crash(11, {1});
-       s.look(1, 11);
+       s.read_in_new_transaction(1, 11);
        s.decide(11, false);
      }},
     {"begin-after-ack",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.crash(11, {1});
        s.decide(11, true);
-       s.look(1, 10);
+       s.read_in_new_transaction(1, 10);
      }},
     {"abort-visible",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.crash(11, {1});
        s.decide(11, false);
-       s.look(1, 11);
+       s.read_in_new_transaction(1, 11);
      }},
     {"log-wrong",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.begin(10);
        s.decide(10, true);
      }},
     {"log-differs",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.model.decided(TransactionId(10), true, false);
      }},
     {"ack-unlogged",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
-       s.crash(11, {1});  // nobody was told
+       s.crash(11, {1});  // no client was told of the commit
        s.put(12, {2});
        s.model.manager_died([](TransactionId id) { return id.value == 10; });
      }},
     {"ack-unlogged",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.crash(11, {1});
-       s.look(1, 11);
+       s.read_in_new_transaction(1, 11);
        s.model.manager_died([](TransactionId id) { return id.value == 10; });
      }},
     {"durable-commit-lost",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.put(11, {2});
        s.cut_power(11, 10, false);
      }},
     {"durable-commit-lost",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto writer = s.begin(10);
        s.insert(writer, 1);
        s.model.commit_called(writer);
-       s.cut_power(10, 9, false);  // no harm so far
+       s.cut_power(10, 9, false);  // this is no violation yet
        s.model.commit_returned(writer, StatusCode::kOk);
      }},
     {"durable-commit-lost",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.crash(10, {1}, WriteKind::kInsert);
        const auto reader = s.begin(0);
        s.cut_power(10, 9, false);
        s.read(reader, 1, 10);
      }},
     {"lost-out-of-order",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.put(11, {1}, WriteKind::kUpdate);
        const auto writer = s.begin(12);
@@ -182,66 +182,66 @@ constexpr Planted kInTransactions[] = {
                          true);
      }},
     {"lost-commit-visible",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.put(11, {1}, WriteKind::kUpdate);
        s.cut_power(11, 10);
-       s.look(1, 11);
+       s.read_in_new_transaction(1, 11);
      }},
     {"begin-after-ack",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.put(11, {1}, WriteKind::kUpdate);
        s.put(12, {2});
        s.cut_power(12, 11);
-       s.look(1, 10);
+       s.read_in_new_transaction(1, 10);
      }},
     {"fractured-read",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        s.put(11, {1, 2}, WriteKind::kUpdate);
-       const auto reader = s.begin(0);  // of before: whole as ever
+       const auto reader = s.begin(0);  // a snapshot from before the cut: it still contains the commit as a whole
        s.cut_power(11, 10);
        s.read(reader, 1, 11);
        s.read(reader, 2, 10);
      }},
     {"outcome-changed",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.cut_power(10, 9);
        s.decide(10, true);
      }},
     {"commit-over-loss",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        const auto writer = s.begin(11);
        s.write(writer, 2);
-       s.lose_odd();
+       s.lose_odd_keys();
        s.end(writer);
      }},
     {"lost-shard-served",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.oracle.node_lost([](TableId, Key key) { return key == Key(1); });
-       s.look(2, 0);  // lies elsewhere
-       s.look(1, 0);
+       s.read_in_new_transaction(2, 0);  // this record is on another node
+       s.read_in_new_transaction(1, 0);
      }},
     {"lost-shard-served",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.oracle.node_lost([](TableId, Key key) { return key == Key(1); });
-       s.plain_look(1, 0, 0);
+       s.plain_read(1, 0, 0);
      }},
     {"lost-record-returned",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
-       s.lose_odd();
-       s.look(1, 10);
+       s.lose_odd_keys();
+       s.read_in_new_transaction(1, 10);
      }},
     {"long-fork",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        const auto first = s.begin(11);
-       const auto second = s.begin(12, Story::kOther);
+       const auto second = s.begin(12, HistoryBuilder::kOther);
        s.write(first, 1);
        s.write(second, 2);
        s.model.commit_called(first);
@@ -259,7 +259,7 @@ constexpr Planted kInTransactions[] = {
        s.oracle.final_check();
      }},
     {"snapshot-order",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        const auto writer = s.begin(11);
        s.write(writer, 1);
@@ -267,22 +267,22 @@ constexpr Planted kInTransactions[] = {
        const auto early = s.begin(0);
        const auto late = s.begin(0);
        s.read(late, 1, 10);
-       s.read(early, 1, 11);  // told after the later snapshot, which does not hold it
+       s.read(early, 1, 11);  // reported after the later snapshot, which does not contain it
        s.model.commit_returned(writer, StatusCode::kOk);
        s.oracle.final_check();
      }},
     {"id-twice",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.begin(10);
        s.begin(10);
      }},
     {"id-order",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.begin(10);
        s.begin(9);
      }},
     {"lost-update",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        const auto first = s.begin(11);
        const auto second = s.begin(12);
@@ -294,7 +294,7 @@ constexpr Planted kInTransactions[] = {
        s.end(second);
      }},
     {"conflict-missed",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        const auto first = s.begin(11);
        const auto second = s.begin(12);
@@ -304,48 +304,48 @@ constexpr Planted kInTransactions[] = {
        s.end(first);
      }},
     {"insert-over-record",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        s.put(11, {1});
      }},
-    {"update-of-nothing", [](Story& s) { s.put(10, {1}, WriteKind::kUpdate); }},
+    {"update-of-nothing", [](HistoryBuilder& s) { s.put(10, {1}, WriteKind::kUpdate); }},
     {"wrong-refusal",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto writer = s.begin(10);
        s.read(writer, 1, 0);
        s.insert(writer, 1);
        s.end(writer, StatusCode::kAlreadyExists);
      }},
     {"ack-after-fence",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        const auto writer = s.begin(10);
        s.model.read_failed(writer, StatusCode::kFenced);
        s.insert(writer, 1);
        s.end(writer);
      }},
     {"scan-exactly-once",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        s.scan(s.begin(0), {{1, 10}, {2, 10}, {1, 10}});
      }},
     {"scan-exactly-once",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        s.scan(s.begin(0), {{1, 10}});
      }},
     {"scan-exactly-once",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.plain_put(1, PlainModel::Kind::kInsert, 0, 1, 50);
-       s.plain.scanned(1, Story::kPlainTable, {}, s.oracle.now());
+       s.plain.scanned(1, HistoryBuilder::kPlainTable, {}, s.oracle.now());
      }},
     {"scan-snapshot",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        s.put(11, {1}, WriteKind::kUpdate);
        s.scan(s.begin(0), {{1, 10}, {2, 10}});
      }},
     {"scan-snapshot",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1});
        const auto reader = s.begin(0);
        s.read(reader, 1, 10);
@@ -353,32 +353,32 @@ constexpr Planted kInTransactions[] = {
        s.scan(reader, {{1, 11}});
      }},
     {"scan-sum",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
-       s.model.conserve(Story::kTable, 2, 2'003);
+       s.model.expect_constant_sum(HistoryBuilder::kTable, 2, 2'003);
        const auto reader = s.begin(0);
-       s.model.summed(reader, Story::kTable, 2, 2'003, s.oracle.now());
-       s.model.summed(reader, Story::kTable, 2, 2'002, s.oracle.now());
+       s.model.summed(reader, HistoryBuilder::kTable, 2, 2'003, s.oracle.now());
+       s.model.summed(reader, HistoryBuilder::kTable, 2, 2'002, s.oracle.now());
      }},
     {"scan-sum",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        const auto reader = s.begin(0);
        s.scan(reader, {{1, 10}, {2, 10}});
-       s.model.summed(reader, Story::kTable, 1, 1'001, s.oracle.now());
+       s.model.summed(reader, HistoryBuilder::kTable, 1, 1'001, s.oracle.now());
      }},
     {"scan-predicate",
-     [](Story& s) {
+     [](HistoryBuilder& s) {
        s.put(10, {1, 2});
        const auto reader = s.begin(0);
        s.scan(reader, {{1, 10}, {2, 10}});
-       const std::vector<ScannedRow> rows = {{Key(1), Story::seen(10, 1)}};
-       s.model.selected(reader, Story::kTable, 1'001, rows, s.oracle.now());
+       const std::vector<ScannedRow> rows = {{Key(1), HistoryBuilder::seen(10, 1)}};
+       s.model.selected(reader, HistoryBuilder::kTable, 1'001, rows, s.oracle.now());
      }},
 };
 
 }  // namespace
 
-std::span<const Planted> planted_in_transactions() { return kInTransactions; }
+std::span<const PlantedViolation> planted_in_transactions() { return kInTransactions; }
 
 }  // namespace loam::sim

@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOTS = ["common", "storage-node", "commit-manager", "client-lib", "bdtree"]
-PROGRAMS = "common/program"  # the simulator runs what is inside of them
+PROGRAMS = "common/program"  # the main programs, which the simulator does not contain
 CALL = re.compile(r"(?:Env::probe|pause_point)\(([^;]*)\);")
 NAME = re.compile(r"\"([a-z]+\.[a-z_.]+)\"")
 

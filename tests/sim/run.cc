@@ -5,54 +5,55 @@
 
 #include "common/base/thread.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/simulator.h"
 #include "tests/sim/workload.h"
-#include "tests/sim/world.h"
 
 namespace loam::sim {
 namespace {
 
-/// Interval between two begins of the client that only keeps publications coming (Phases::forget()).
-constexpr uint64_t kOnlookNs = 50'000'000;
+/// Interval between two begins of the client whose only purpose is that publications continue
+/// (Phases::await_intents_dropped()).
+constexpr uint64_t kKeepaliveBeginNs = 50'000'000;
 
-/// The phases of a run, one after the other until something is wrong.
+/// The phases of a run, in order, until a violation.
 class Phases {
  public:
   Phases(const Plan& plan, const RunOptions& options)
-      : plan_(plan), options_(options), world_(plan.seed), oracle_([this] { return world_.world_ns(); }) {
-    world_.set_trace(options.trace);
-    cluster_ = std::make_unique<Cluster>(plan_, world_, oracle_);
+      : plan_(plan), options_(options), simulator_(plan.seed), oracle_([this] { return simulator_.virtual_now_ns(); }) {
+    simulator_.set_trace(options.trace);
+    cluster_ = std::make_unique<Cluster>(plan_, simulator_, oracle_);
   }
 
   RunReport run() {
-    const bool whole = set_up() && storm() && recover() && wind_down() && audit_all();
+    const bool whole = set_up() && run_faults() && recover() && wind_down() && audit_all();
     RunReport report;
     report.seed = plan_.seed;
     report.failed = oracle_.failed();
     report.invariant = oracle_.invariant();
     report.message = oracle_.message();
     if (!whole && !report.failed) report.failed = true;
-    report.events = world_.events();
-    report.hash = world_.hash();
-    report.simulated_ns = world_.world_ns();
+    report.events = simulator_.events();
+    report.hash = simulator_.hash();
+    report.simulated_ns = simulator_.virtual_now_ns();
     report.faults = cluster_->faults_done();
     report.transactions = oracle_.statistics().transactions;
     report.commits = oracle_.statistics().commits;
-    report.probes = world_.probes();
+    report.probes = simulator_.probes();
     return report;
   }
 
  private:
-  /// Runs until `done`; false if something is wrong, or `bound_ns` were not enough.
+  /// Runs until `done` returns true. False after a violation, or if `bound_ns` were not enough.
   bool until(uint64_t bound_ns, std::string_view invariant, const std::string& what,
              const std::function<bool()>& done) {
-    world_.run(world_.world_ns() + bound_ns, [&] { return oracle_.failed() || done(); });
+    simulator_.run(simulator_.virtual_now_ns() + bound_ns, [&] { return oracle_.failed() || done(); });
     if (oracle_.failed()) return false;
-    if (world_.livelock()) {
+    if (simulator_.livelock()) {
       oracle_.violate("livelock", what + ": " + std::to_string(kMaxEvents) + " events did not suffice");
       return false;
     }
     if (done()) return true;
-    oracle_.violate(invariant, what + ": not within " + std::to_string(bound_ns / 1'000'000) + " ms");
+    oracle_.violate(invariant, what + ": not done within " + std::to_string(bound_ns / 1'000'000) + " ms");
     return false;
   }
 
@@ -63,31 +64,31 @@ class Phases {
       sim::set_up(client, oracle_, cluster_->shape());
       done = true;
     });
-    return until(kSetUpNs, "progress", "the set-up", [&] { return done && cluster_->mapped(); });
+    return until(kSetUpNs, "progress", "the set-up", [&] { return done && cluster_->has_shard_map(); });
   }
 
-  bool storm() {
+  bool run_faults() {
     cluster_->start_load(options_.without);
-    world_.run(world_.world_ns() + plan_.calm_ns, [this] { return oracle_.failed(); });
+    simulator_.run(simulator_.virtual_now_ns() + plan_.faults_end_ns, [this] { return oracle_.failed(); });
     return !oracle_.failed();
   }
 
   bool recover() {
-    cluster_->calm();
-    world_.trace("CALM");
+    cluster_->end_faults();
+    simulator_.trace("CALM");
     return until(kProgressNs, "progress", "progress without faults", [this] { return cluster_->progressed(); });
   }
 
   bool wind_down() {
     cluster_->stop_load();
-    world_.trace("STOP");
+    simulator_.trace("STOP");
     if (!until(kEndNs, "progress", "the clients' end", [this] { return cluster_->load_ended(); })) return false;
-    world_.trace("QUIET?");
-    if (until(kQuietNs, "quiet", "rest", [this] { return cluster_->quiet() && cluster_->all_threads_run(); })) {
+    simulator_.trace("QUIET?");
+    if (until(kQuietNs, "quiet", "rest", [this] { return cluster_->quiescent() && cluster_->all_threads_run(); })) {
       cluster_->check_structures();
       return until(kQuietNs, "progress", "the nodes' own checks", [this] { return cluster_->structures_checked(); });
     }
-    world_.trace("unrest: " + cluster_->unrest());
+    simulator_.trace("unrest: " + cluster_->not_quiescent_reason());
     return false;
   }
 
@@ -98,28 +99,29 @@ class Phases {
       done = true;
     });
     if (!until(kAuditNs, "progress", "the audit", [&done] { return done; })) return false;
-    if (!forget()) return false;
+    if (!await_intents_dropped()) return false;
     oracle_.final_check();
     return !oracle_.failed();
   }
 
-  /// Nodes forget what the last transactions have written, when publications say so: there are some as long as somebody
-  /// begins something.
-  bool forget() {
+  /// Storage nodes drop the last transactions' intents when publications cover them. Publications continue only while
+  /// transactions begin.
+  bool await_intents_dropped() {
     cluster_->run_client("onlooker", [this](client::Client& client) {
       while (!cluster_->intents_gone()) {
         client.run([&client] { static_cast<void>(client.begin({.read_only = true, .retry = {}})); });
-        sleep_ns(kOnlookNs);
+        sleep_ns(kKeepaliveBeginNs);
       }
     });
-    world_.run(world_.world_ns() + kQuietNs, [this] { return oracle_.failed() || cluster_->intents_gone(); });
-    cluster_->judge_intents();
+    simulator_.run(simulator_.virtual_now_ns() + kQuietNs,
+                   [this] { return oracle_.failed() || cluster_->intents_gone(); });
+    cluster_->report_remaining_intents();
     return !oracle_.failed();
   }
 
   const Plan& plan_;
   const RunOptions& options_;
-  World world_;
+  Simulator simulator_;
   Oracle oracle_;
   std::unique_ptr<Cluster> cluster_;
 };

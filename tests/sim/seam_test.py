@@ -1,10 +1,11 @@
-"""The seam costs nothing: hot code compiles to the same instructions with it and without it.
+"""Tests that the environment seam costs nothing: hot code compiles to the same instructions with the seam and without
+it.
 
-The sources name `Env` for atomics, pause points, probes and rare branches (common/base/env.h). This test copies the tree
-without it: atomics are `std::atomic`, the clock is called by its own name, pause points, probes and switches are gone. Both
-trees are compiled as for a release, and every function of the two objects is compared, instruction by instruction. Then
-it is tried whether it would notice: with a probe that calls something, and with atomics that are loaded behind a virtual
-call.
+The sources use `Env` for atomics, the clock, pause points, probes and rare branches (common/base/env.h). This test
+makes a copy of the tree without the seam: atomics are `std::atomic`, the clock is called directly, and pause points,
+probes and rare branches are removed. The test compiles both trees like a release, and compares every function of the
+objects instruction by instruction. It also proves that the comparison finds a difference: a probe that calls a
+function, and atomics that make a virtual call before each load.
 
     python3 tests/sim/seam_test.py [COMPILER]
 """
@@ -20,14 +21,14 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPILER = "c++"
-# As a release is built, but for link-time optimisation, which looks into more than one source.
+# The flags of a release build, except link-time optimisation, which works across sources.
 FLAGS = ["-std=gnu++20", "-O3", "-g0", "-fPIC", "-march=x86-64-v3", "-mcx16", "-fno-omit-frame-pointer", "-w"]
 
-# The hot path of reads and writes, and functions that must be among what is compared.
+# The sources of the hot path of reads and writes, each with functions that its object must contain.
 SOURCES = {
-    "storage-node/src/index/hash_index.cc": ["HashIndex::look(", "HashIndex::confirm(", "HashIndex::insert("],
+    "storage-node/src/index/hash_index.cc": ["HashIndex::find_candidate(", "HashIndex::confirm(", "HashIndex::insert("],
     "storage-node/src/version/chain.cc": ["Chain::newest("],
-    "storage-node/src/version/transactional.cc": ["Table::get_found(", "Table::write_found("],
+    "storage-node/src/version/transactional.cc": ["Table::get_at(", "Table::write_at("],
 }
 BREACH_SOURCE = "storage-node/src/index/hash_index.cc"
 
@@ -36,7 +37,7 @@ WITHOUT_SEAM = """#pragma once
 #include <cstdint>
 #include <immintrin.h>
 #include <time.h>
-#include "common/base/dword.h"
+#include "common/base/word128.h"
 namespace loam {
 %s
 inline uint64_t monotonic_ns() {
@@ -47,18 +48,18 @@ inline uint64_t monotonic_ns() {
 }
 """
 
-# What stands for the seam, where it is named.
+# Pairs of a pattern for a use of the seam and the code that replaces it.
 DIRECT = [
     (re.compile(r"\bEnv::Atomic<"), "std::atomic<"),
-    (re.compile(r"\bEnv::AtomicDword\b"), "AtomicDword"),
+    (re.compile(r"\bEnv::AtomicWord128\b"), "AtomicWord128"),
     (re.compile(r"\bEnv::now_ns\(\)"), "monotonic_ns()"),
     (re.compile(r"\bEnv::spin_pause\(\)"), "_mm_pause()"),
     (re.compile(r"\bEnv::(?:pause_point|probe)\([^()]*\)"), "void()"),
-    (re.compile(r"\bEnv::rare\([^()]*\)"), "false"),
+    (re.compile(r"\bEnv::buggify\([^()]*\)"), "false"),
     (re.compile(r"\bEnv::kSimulated\b"), "false"),
 ]
 
-# Breaches of env_real.h: what is replaced, by what.
+# Differences that the test plants in env_real.h: (original, replacement).
 BREACHES = {
     "a probe that calls": ("static void probe(const char*) {}", "static void probe(const char* name);"),
     "a virtual call": ("  template <class T>\n  using Atomic = std::atomic<T>;",
@@ -80,7 +81,7 @@ def copy_sources(target):
 
 def take_the_seam_out(tree):
     real = (tree / "common/base/env_real.h").read_text()
-    dword = re.search(r"^/// A Dword in shared memory.*?^static_assert[^\n]*\n", real, re.M | re.S).group(0)
+    dword = re.search(r"^class AtomicWord128 \{.*?^static_assert[^\n]*\n", real, re.M | re.S).group(0)
     for path in list(tree.rglob("*.h")) + list(tree.rglob("*.cc")):
         text = path.read_text()
         for pattern, direct in DIRECT:
@@ -91,7 +92,7 @@ def take_the_seam_out(tree):
 
 
 def compile_source(tree, source):
-    """{function: its instructions}, without addresses."""
+    """Compiles one source. Returns {function: its instructions without addresses}."""
     out = tree / (source.replace("/", "_") + ".o")
     subprocess.run([COMPILER, *FLAGS, f"-I{tree}", f"-I{tree}/storage-node/include", "-c", tree / source, "-o", out],
                    check=True)
@@ -111,7 +112,8 @@ def compile_source(tree, source):
 
 
 def normalised(line, start):
-    """Jumps and places of relocations count from the function's first byte; a call of another function has a relocation."""
+    """Returns an instruction or relocation with jumps relative to the first byte of the function. A call of another
+    function is a relocation."""
     place, _, text = line.partition(":")
     text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(r"^([0-9a-f]+) <([^<>]|<.*>)*>$", "", text)
@@ -139,7 +141,7 @@ class SeamTest(unittest.TestCase):
                 planted, breach = BREACHES[name]
                 header = tree / "common/base/env_real.h"
                 text = header.read_text()
-                assert text.count(planted) == 1, f"env_real.h does not say: {planted}"
+                assert text.count(planted) == 1, f"env_real.h does not contain exactly once: {planted}"
                 header.write_text(text.replace(planted, breach))
         take_the_seam_out(cls.trees["without"])
         jobs = [(name, source) for name in ("with", "without") for source in SOURCES]

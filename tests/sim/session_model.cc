@@ -15,11 +15,11 @@ void SessionModel::too_old(uint32_t process, uint64_t session) {
   refusals_[process] = {session, verdict_.next()};
 }
 
-void SessionModel::committed(uint32_t process, uint64_t session, Moment asked) {
+void SessionModel::committed(uint32_t process, uint64_t session, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   const auto refusal = refusals_.find(process);
   if (refusal == refusals_.end() || refusal->second.session != session || refusal->second.at >= asked) return;
-  // The commit manager still takes the session for alive, so that it still holds all snapshots of it.
+  // The commit manager has not ended the session, so all snapshots of it are still protected.
   verdict_.violate("snapshot-refused", "process " + std::to_string(process) + " was told kSnapshotTooOld at event " +
                                            std::to_string(refusal->second.at) +
                                            ", and committed later in the same session");
@@ -27,7 +27,7 @@ void SessionModel::committed(uint32_t process, uint64_t session, Moment asked) {
 
 void SessionModel::committed_after(uint32_t process, TransactionId id, uint64_t open_ns, uint64_t max_age_ns) {
   const std::lock_guard lock(verdict_.mutex());
-  // Half as much again: for clocks that differ, and for how seldom the manager looks.
+  // The margin of one half covers clocks that differ and the interval at which the commit manager checks ages.
   if (open_ns <= max_age_ns / 2 * 3) return;
   verdict_.violate("over-age", "process " + std::to_string(process) + " committed transaction " +
                                    std::to_string(id.value) + " after " + std::to_string(open_ns / kMs) + " ms, and " +

@@ -1,4 +1,4 @@
-// Sessions of clients, judged from what these were told.
+// The oracle's model of client sessions.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace loam::sim {
 
-/// The model of sessions (R3, R8, R14). A client has one after the other: they are named by how many of its had ended
-/// before.
+/// The model of sessions (R3, idempotent requests; R8, completion by the owner; R14, refusal of old snapshots). A
+/// client has one session after another. A session is named by the number of the client's sessions that ended before
+/// it.
 ///
-/// Owner: the Oracle. Threads: every entry takes the verdict's lock.
+/// Owner: the Oracle. Threads: every public function holds the verdict's lock.
 class SessionModel {
  public:
   explicit SessionModel(Verdict& verdict) : verdict_(verdict) {}
@@ -20,7 +21,7 @@ class SessionModel {
   /// A read in that session was answered kSnapshotTooOld, and the client has not heard of the session's end.
   void too_old(uint32_t process, uint64_t session);
   /// A commit with writes was acknowledged in that session, which had not ended by then; `asked`: before the call.
-  void committed(uint32_t process, uint64_t session, Moment asked);
+  void committed(uint32_t process, uint64_t session, LogicalTime asked);
   /// A commit with writes was asked for `open_ns` after the transaction's begin, and acknowledged.
   void committed_after(uint32_t process, TransactionId id, uint64_t open_ns, uint64_t max_age_ns);
   /// For `idle_ns` the client had nothing open and nothing was wrong; the session it had at first has ended, or not.
@@ -29,7 +30,7 @@ class SessionModel {
  private:
   struct Refusal {
     uint64_t session = 0;
-    Moment at = 0;
+    LogicalTime at = 0;
   };
 
   Verdict& verdict_;

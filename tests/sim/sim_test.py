@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A campaign of the simulator that is short enough for every run of the tests, and whether a seed repeats itself.
+"""Runs a short campaign of the simulator, and tests that a seed repeats the same run.
 
 usage: sim_test.py LOAM_SIM
 
-LOAM_SEEDS: how many seeds (2000); LOAM_FIRST_SEED: from which on (1).
+LOAM_SEEDS: number of seeds (2000); LOAM_FIRST_SEED: first seed (1).
 """
 
 import json
@@ -28,22 +28,22 @@ class SimTest(unittest.TestCase):
         failures = [f"seed {line['seed']}: {line['message']}" for line in lines[:-1] if line["failed"]]
         total = lines[-1]
         print({name: value for name, value in total.items() if name != "probes"})
-        self.assertEqual(failures, [], "make sim SEED=<seed> repeats one")
+        self.assertEqual(failures, [], "make sim SEED=<seed> repeats the run of a seed")
         self.assertEqual(code, 0)
         self.assertEqual(total["seeds"], int(seeds))
-        # A storm with neither faults nor load proves nothing.
+        # A campaign without faults or without load proves nothing.
         self.assertGreater(total["faults"], total["seeds"])
         self.assertGreater(total["commits"], 20 * total["seeds"])
 
     def test_a_seed_repeats_itself(self) -> None:
         _, once = simulate("--seeds", "24", "--first-seed", "7000")
-        # In other batches, beside other seeds, in another process.
+        # The second run has other batches and other seeds, in other child processes.
         _, twice = simulate("--seeds", "20", "--first-seed", "7004", "--jobs", "2")
         hashes = {line["seed"]: (line["hash"], line["events"]) for line in once[:-1]}
         for line in twice[:-1]:
             self.assertEqual((line["hash"], line["events"]), hashes[line["seed"]], f"seed {line['seed']}")
         self.assertEqual(len(twice), 21)
-        self.assertEqual(len(set(hashes.values())), 24, "two seeds are the same run")
+        self.assertEqual(len(set(hashes.values())), 24, "two seeds gave the same run")
 
     def test_bad_options_are_refused(self) -> None:
         done = subprocess.run([PROGRAM, "--seeds", "many"], capture_output=True, text=True, check=False)

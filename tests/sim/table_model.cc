@@ -5,7 +5,7 @@
 namespace loam::sim {
 
 void TableModel::created(std::string_view table, TableId id, std::string_view schema, std::string_view wanted,
-                         Moment asked) {
+                         LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   if (schema != wanted) {
@@ -15,15 +15,15 @@ void TableModel::created(std::string_view table, TableId id, std::string_view sc
   told(table, id, schema, asked);
 }
 
-void TableModel::opened(std::string_view table, TableId id, std::string_view schema, Moment asked) {
+void TableModel::opened(std::string_view table, TableId id, std::string_view schema, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   told(table, id, schema, asked);
 }
 
-void TableModel::told(std::string_view table, TableId id, std::string_view schema, Moment asked) {
+void TableModel::told(std::string_view table, TableId id, std::string_view schema, LogicalTime asked) {
   const auto [entry, fresh] = tables_.try_emplace(id);
-  Known& known = entry->second;
+  KnownTable& known = entry->second;
   if (fresh) known = {std::string(table), std::string(schema), asked, verdict_.last(), 0, kNever, kNever};
   known.told_last = verdict_.last();
   const std::string text = "table " + std::to_string(id.value) + " " + std::string(table);
@@ -34,55 +34,56 @@ void TableModel::told(std::string_view table, TableId id, std::string_view schem
   if (!fresh) return;
   std::vector<TableId>& ids = by_name_[known.name];
   for (const TableId other_id : ids) {
-    Known& other = tables_.at(other_id);
+    KnownTable& other = tables_.at(other_id);
     if (!may_be_dropped(other) && !may_be_dropped(known)) {
-      violate("create-twice", text + " and table " + std::to_string(other_id.value) + ", which nobody has dropped");
+      violate("create-twice", text + " and table " + std::to_string(other_id.value) + ", which no client dropped");
     }
-    // Ids rise: the one with the lower id is gone as soon as somebody was told of the other.
-    Known& older = other_id < id ? other : known;
+    // Ids rise: the catalog lacked the table with the lower id when a client was told of the other.
+    KnownTable& older = other_id < id ? other : known;
     unlisted(older, other_id < id ? known.told : other.told);
-    if (known.unlisted_by < asked) violate("create-twice", text + " came after its successor");
+    if (known.unlisted_by < asked) violate("create-twice", text + " was returned after its successor");
   }
   ids.push_back(id);
 }
 
-bool TableModel::may_be_dropped(const Known& table) const {
+bool TableModel::may_be_dropped(const KnownTable& table) const {
   return std::any_of(drops_.begin(), drops_.end(),
                      [&](const Drop& drop) { return drop.name == table.name && drop.ended > table.asked; });
 }
 
-void TableModel::create_refused(std::string_view table, std::string_view wanted, Moment asked) {
+void TableModel::create_refused(std::string_view table, std::string_view wanted, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   const auto ids = by_name_.find(table);
   if (ids == by_name_.end()) return;
   for (const TableId id : ids->second) {
-    const Known& known = tables_.at(id);
+    const KnownTable& known = tables_.at(id);
     if (known.told < asked && known.schema == wanted && !may_be_dropped(known)) {
-      violate("create-refused", "table " + known.name + " " + known.schema + " exists, and one like it was refused");
+      violate("create-refused",
+              "table " + known.name + " " + known.schema + " exists, and an equal create_table was refused");
     }
   }
 }
 
-void TableModel::absent(std::string_view table, Moment asked) {
+void TableModel::absent(std::string_view table, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   const auto ids = by_name_.find(table);
   if (ids == by_name_.end()) return;
   for (const TableId id : ids->second) {
-    const Known& known = tables_.at(id);
+    const KnownTable& known = tables_.at(id);
     if (known.told < asked && !may_be_dropped(known)) {
-      violate("table-lost", "table " + known.name + " could not be opened, and nobody has dropped it");
+      violate("table-lost", "table " + known.name + " could not be opened, and no client dropped it");
     }
   }
 }
 
-void TableModel::listed(Moment asked) {
+void TableModel::listed(LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   for (const auto& [id, known] : tables_) {
     if (known.told_last > asked || known.told > asked || may_be_dropped(known)) continue;
-    violate("table-lost", "table " + known.name + " is not in the list, and nobody has dropped it");
+    violate("table-lost", "table " + known.name + " is not in the list, and no client dropped it");
   }
 }
 
@@ -96,37 +97,38 @@ void TableModel::drop_returned(size_t number, StatusCode code) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   Drop& drop = drops_[number];
-  if (code != StatusCode::kOk && code != StatusCode::kNoSuchTable) return;  // it may still happen
+  if (code != StatusCode::kOk && code != StatusCode::kNoSuchTable) return;  // the drop may still take effect
   drop.ended = verdict_.last();
   const auto ids = by_name_.find(drop.name);
   if (ids == by_name_.end()) return;
-  // Whichever table it met, those of before are gone: nodes carry out drops in their order.
+  // Every older table of the name is gone from all nodes, whichever of them this drop removed: nodes execute drops in
+  // the order of the catalog.
   for (const TableId id : ids->second) {
-    Known& known = tables_.at(id);
+    KnownTable& known = tables_.at(id);
     if (known.told >= drop.asked) continue;
     unlisted(known, drop.ended);
     if (code == StatusCode::kOk) known.dropped_by = std::min(known.dropped_by, drop.ended);
   }
 }
 
-void TableModel::served(TableId id, Moment asked) {
+void TableModel::served(TableId id, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   const auto known = tables_.find(id);
   if (known == tables_.end() || known->second.dropped_by >= asked) return;
   violate("dropped-table-read", "table " + std::to_string(id.value) + " " + known->second.name + " was read at event " +
-                                    std::to_string(asked) + ", and was gone by event " +
+                                    std::to_string(asked) + ", although it was dropped by event " +
                                     std::to_string(known->second.dropped_by));
 }
 
-void TableModel::refused(TableId id, Moment asked) {
+void TableModel::refused(TableId id, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   const auto known = tables_.find(id);
   if (known == tables_.end()) return;
   if (!may_be_dropped(known->second)) {
     violate("table-lost", "table " + std::to_string(id.value) + " " + known->second.name +
-                              " is no such table for a request of event " + std::to_string(asked) +
-                              ", and nobody has dropped it");
+                              " was answered kNoSuchTable to a request of event " + std::to_string(asked) +
+                              ", and no client dropped it");
   }
   unlisted(known->second, verdict_.last());
 }

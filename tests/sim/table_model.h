@@ -1,4 +1,4 @@
-// Tables that are created and dropped while clients work, judged from what clients did and saw (R30).
+// The oracle's model of the catalog: judges tables that clients create and drop (R30, table creation and drop).
 #pragma once
 
 #include <algorithm>
@@ -17,60 +17,60 @@ namespace loam::sim {
 
 /// The model of the catalog.
 ///
-/// A drop takes a table from the catalog at once, and from the nodes one after the other: until it is acknowledged one
-/// may serve what another one refuses already.
+/// A drop removes the table from the catalog at once, and from the nodes one after another. Until the drop is
+/// acknowledged, one node may serve the table while another refuses it.
 ///
-/// Owner: the Oracle. Threads: every entry takes the verdict's lock.
+/// Owner: the Oracle. Threads: every public function holds the verdict's lock.
 class TableModel {
  public:
   explicit TableModel(Verdict& verdict) : verdict_(verdict) {}
 
-  /// Client::create_table or open_table returned a table. `wanted`: the schema given, as text; for open_table the
-  /// schema's text that came. `asked`: before the call.
-  void created(std::string_view table, TableId id, std::string_view schema, std::string_view wanted, Moment asked);
-  void opened(std::string_view table, TableId id, std::string_view schema, Moment asked);
-  /// create_table was answered kAlreadyExists: somebody must have made it with another schema.
-  void create_refused(std::string_view table, std::string_view wanted, Moment asked);
-  /// open_table was answered kNoSuchTable.
-  void absent(std::string_view table, Moment asked);
+  /// Client::create_table or open_table returned a table. `schema`: the schema of the returned table, as text.
+  /// `wanted`: the schema in the call. `asked`: a moment before the call.
+  void created(std::string_view table, TableId id, std::string_view schema, std::string_view wanted, LogicalTime asked);
+  void opened(std::string_view table, TableId id, std::string_view schema, LogicalTime asked);
+  /// create_table returned kAlreadyExists: some client must have created the table with another schema.
+  void create_refused(std::string_view table, std::string_view wanted, LogicalTime asked);
+  /// open_table returned kNoSuchTable.
+  void absent(std::string_view table, LogicalTime asked);
 
-  /// list_tables() was asked for then, and all that it returned was told by opened() since.
-  void listed(Moment asked);
+  /// list_tables() was called at `asked`. The caller has told opened() every table that it returned.
+  void listed(LogicalTime asked);
 
-  /// Before the call. Returns its number.
+  /// Called before a drop. Returns the number of the drop.
   size_t drop_called(std::string_view table);
   void drop_returned(size_t drop, StatusCode code);
 
-  /// A read, scan or write of that table that was asked for at `asked` was answered: with data (also "not found"), or
-  /// kNoSuchTable.
-  void served(TableId id, Moment asked);
-  void refused(TableId id, Moment asked);
+  /// A request for the table that was sent after `asked` was answered. served(): with data, including "not found".
+  /// refused(): with kNoSuchTable.
+  void served(TableId id, LogicalTime asked);
+  void refused(TableId id, LogicalTime asked);
 
   uint64_t tables_created() const { return tables_.size(); }
 
  private:
-  struct Known {
+  struct KnownTable {
     std::string name;
     std::string schema;
-    Moment asked = 0;             // by the call that first told of it
-    Moment told = 0;              // then
-    Moment told_last = 0;         // by created() or opened()
-    Moment unlisted_by = kNever;  // the catalog does not have it for whoever asks after this
-    Moment dropped_by = kNever;   // no node serves it either: a drop was acknowledged
+    LogicalTime asked = 0;             // moment before the call that first returned the table
+    LogicalTime told = 0;              // moment after that call
+    LogicalTime told_last = 0;         // last moment at which created() or opened() named the table
+    LogicalTime unlisted_by = kNever;  // a request after this moment does not find the table in the catalog
+    LogicalTime dropped_by = kNever;   // no node serves the table either, because a drop was acknowledged
   };
   struct Drop {
     std::string name;
-    Moment asked = 0;
-    Moment ended = kNever;  // kNever: under way, or nobody knows
+    LogicalTime asked = 0;
+    LogicalTime ended = kNever;  // kNever: the drop has not ended, or its outcome is unknown
   };
-  void told(std::string_view table, TableId id, std::string_view schema, Moment asked);
-  /// Some drop may have taken it away by now.
-  bool may_be_dropped(const Known& table) const;
-  static void unlisted(Known& table, Moment by) { table.unlisted_by = std::min(table.unlisted_by, by); }
+  void told(std::string_view table, TableId id, std::string_view schema, LogicalTime asked);
+  /// Some drop may have removed the table by now.
+  bool may_be_dropped(const KnownTable& table) const;
+  static void unlisted(KnownTable& table, LogicalTime by) { table.unlisted_by = std::min(table.unlisted_by, by); }
   void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }
 
   Verdict& verdict_;
-  std::map<TableId, Known> tables_;
+  std::map<TableId, KnownTable> tables_;
   std::map<std::string, std::vector<TableId>, std::less<>> by_name_;
   std::deque<Drop> drops_;
 };

@@ -40,13 +40,13 @@ std::string_view to_string(Outcome outcome) {
 
 // ---- ModelTransaction ----------------------------------------------------------------------------------------------
 
-const Write* ModelTransaction::write_of(Place place) const {
+const Write* ModelTransaction::write_of(RecordId place) const {
   const auto found =
       std::find_if(writes.begin(), writes.end(), [place](const Write& write) { return write.place == place; });
   return found == writes.end() ? nullptr : &*found;
 }
 
-Write* ModelTransaction::write_of(Place place) {
+Write* ModelTransaction::write_of(RecordId place) {
   return const_cast<Write*>(static_cast<const ModelTransaction*>(this)->write_of(place));
 }
 
@@ -81,7 +81,7 @@ void TransactionModel::begun(TransactionNumber number, TransactionId id) {
   ++begun_;
   if (id.value == 0) {
     const bool writes = !transaction.read_only && !transaction.upgradable;
-    if (writes) violate("unexpected-answer", name(transaction) + " writes and has got no id");
+    if (writes) violate("unexpected-answer", name(transaction) + " writes and has no id");
     return;
   }
   if (transaction.upgradable) violate("unexpected-answer", name(transaction) + " has an id before its first write");
@@ -101,13 +101,13 @@ void TransactionModel::id_drawn(TransactionNumber number, TransactionId id) {
 }
 
 void TransactionModel::take_id(ModelTransaction& transaction, TransactionId id) {
-  transaction.given = verdict_.last();
+  transaction.id_assigned = verdict_.last();
   const auto [other, fresh] = by_id_.emplace(id.value, transaction.number);
   if (!fresh) {
     violate("id-twice", name(transaction) + " and " + name(at(other->second)));
   } else if (id.value <= transaction.id_floor) {
-    violate("id-order", name(transaction) + " asked for its id after id " + std::to_string(transaction.id_floor) +
-                            " had been given out");
+    violate("id-order", name(transaction) + " requested its id after id " + std::to_string(transaction.id_floor) +
+                            " had been assigned");
   }
   highest_id_ = std::max(highest_id_, id.value);
 }
@@ -121,10 +121,10 @@ void TransactionModel::wrote(TransactionNumber number, const Write& write) {
   const std::lock_guard lock(verdict_.mutex());
   ModelTransaction& transaction = at(number);
   if (transaction.id == TransactionId()) violate("unexpected-answer", name(transaction) + " writes without an id");
-  // An update by an index leaves the tag as it is.
+  // An update by an index keeps the tag.
   if (write.kind != WriteKind::kTouch && write.tag != 0) by_tag_.try_emplace(write.tag, number);
   if (Write* before = transaction.write_of(write.place); before != nullptr) {
-    // To other transactions an insert that was then updated is an insert, and a remove with an insert behind it is an
+    // For other transactions, an insert followed by an update is an insert, and a remove followed by an insert is an
     // update.
     const WriteKind kind = before->kind;
     *before = write;
@@ -136,20 +136,20 @@ void TransactionModel::wrote(TransactionNumber number, const Write& write) {
   keys_[write.place.table].insert(write.place.key);
 }
 
-void TransactionModel::read(TransactionNumber number, Place place, const Seen& seen, Moment asked) {
+void TransactionModel::read(TransactionNumber number, RecordId place, const ObservedRecord& seen, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++reads_;
   ModelTransaction& reader = at(number);
   if (const Write* own = reader.write_of(place); own != nullptr) {
-    judge_own(reader, *own, seen);
+    check_own_write(reader, *own, seen);
   } else {
-    judge_read(reader, place, seen, asked, Way::kGet);
+    check_read(reader, place, seen, asked, AccessPath::kGet);
   }
 }
 
-void TransactionModel::scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, Moment asked,
-                               Walk walk) {
+void TransactionModel::scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows,
+                               LogicalTime asked, ScanKind walk) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++scans_;
@@ -158,56 +158,56 @@ void TransactionModel::scanned(TransactionNumber number, TableId table, std::spa
   Total total;
   for (const ScannedRow& row : rows) {
     if (!found.insert(row.key).second) {
-      violate("scan-exactly-once", "a scan of " + name(reader) + " returned " + to_string(Place{table, row.key}) +
+      violate("scan-exactly-once", "a scan of " + name(reader) + " returned " + to_string(RecordId{table, row.key}) +
                                        " twice, the second time as " + to_string(row.seen));
     }
     total.sum += row.seen.value;
     ++total.count;
-    judge_walked(reader, {table, row.key}, row.seen, asked, walk);
+    check_scanned_row(reader, {table, row.key}, row.seen, asked, walk);
   }
-  judge_apart(reader, table, rows);
+  check_unique(reader, table, rows);
   const bool whole = std::ranges::none_of(reader.writes, [&](const Write& own) { return own.place.table == table; });
   for (const Key key : keys_[table]) {
-    if (!found.contains(key)) judge_walked(reader, {table, key}, Seen(), asked, walk);
+    if (!found.contains(key)) check_scanned_row(reader, {table, key}, ObservedRecord(), asked, walk);
   }
   if (!whole) return;
-  judge_total(reader, table, total);
+  check_total(reader, table, total);
   reader.scanned[table] = total;
 }
 
 void TransactionModel::ranged(TransactionNumber number, TableId table, std::pair<int64_t, int64_t> values,
-                              std::span<const ScannedRow> rows, Moment asked, Walk walk) {
+                              std::span<const ScannedRow> rows, LogicalTime asked, ScanKind walk) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ModelTransaction& reader = at(number);
   const auto in_range = [&](int64_t value) { return value >= values.first && value <= values.second; };
   std::set<Key> found;
   for (const ScannedRow& row : rows) {
-    judge_walked(reader, {table, row.key}, row.seen, asked, walk);
+    check_scanned_row(reader, {table, row.key}, row.seen, asked, walk);
     if (found.insert(row.key).second && in_range(row.seen.value)) continue;
     violate("scan-predicate", "a range of " + name(reader) + " from " + std::to_string(values.first) + " to " +
                                   std::to_string(values.second) + " found " + to_string(row.seen) + " in " +
-                                  to_string(Place{table, row.key}));
+                                  to_string(RecordId{table, row.key}));
   }
-  // What it knows to be there.
+  // The records that the transaction must find.
   for (const Key key : keys_[table]) {
-    const Place place{table, key};
+    const RecordId place{table, key};
     const Write* own = reader.write_of(place);
     const auto read = reader.reads.find(place);
     const bool there = own != nullptr
                            ? own->leaves_record() && in_range(own->value)
                            : read != reader.reads.end() && read->second.present() && in_range(read->second.value);
-    if (there && !found.contains(key)) judge_walked(reader, place, Seen(), asked, walk);
+    if (there && !found.contains(key)) check_scanned_row(reader, place, ObservedRecord(), asked, walk);
   }
 }
 
-void TransactionModel::summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, Moment asked) {
+void TransactionModel::summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++scans_;
   ModelTransaction& reader = at(number);
   const Total found{count, sum};
-  judge_total(reader, table, found);
+  check_total(reader, table, found);
   const auto before = reader.scanned.find(table);
   if (before == reader.scanned.end() || before->second == found || losses_.any_since(std::min(asked, reader.requested)))
     return;
@@ -218,27 +218,27 @@ void TransactionModel::summed(TransactionNumber number, TableId table, int64_t c
 }
 
 void TransactionModel::selected(TransactionNumber number, TableId table, int64_t least,
-                                std::span<const ScannedRow> rows, Moment asked) {
+                                std::span<const ScannedRow> rows, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++scans_;
   ModelTransaction& reader = at(number);
   if (!reader.scanned.contains(table) || losses_.any_since(std::min(asked, reader.requested))) return;
-  std::map<Key, Seen> found;
+  std::map<Key, ObservedRecord> found;
   for (const ScannedRow& row : rows) found[row.key] = row.seen;
-  const auto wrong = [&](Key key, const Seen& is, const Seen& should) {
+  const auto wrong = [&](Key key, const ObservedRecord& is, const ObservedRecord& should) {
     violate("scan-predicate", "a scan of " + name(reader) + " for values from " + std::to_string(least) + " found " +
-                                  to_string(is) + " in " + to_string(Place{table, key}) + ", and its snapshot holds " +
-                                  to_string(should));
+                                  to_string(is) + " in " + to_string(RecordId{table, key}) +
+                                  ", and its snapshot contains " + to_string(should));
   };
-  if (found.size() != rows.size()) wrong(rows.back().key, rows.back().seen, Seen());
+  if (found.size() != rows.size()) wrong(rows.back().key, rows.back().seen, ObservedRecord());
   for (const Key key : keys_[table]) {
     const auto read = reader.reads.find({table, key});
-    const Seen should = read == reader.reads.end() ? Seen() : read->second;
+    const ObservedRecord should = read == reader.reads.end() ? ObservedRecord() : read->second;
     const auto is = found.find(key);
     const bool selects = should.present() && should.value >= least;
     if (selects != (is != found.end()) || (selects && !(is->second == should))) {
-      wrong(key, is == found.end() ? Seen() : is->second, should);
+      wrong(key, is == found.end() ? ObservedRecord() : is->second, should);
     }
   }
 }
@@ -274,11 +274,11 @@ void TransactionModel::commit_returned(TransactionNumber number, StatusCode code
     if (!writes) return;
     ++commits_;
     if (transaction.fenced) violate("ack-after-fence", name(transaction));
-    judge_acknowledged(transaction);
+    check_acknowledged(transaction);
     if (transaction.visible_by == kNever)
       transaction.begins_then = static_cast<TransactionNumber>(transactions_.size());
     transaction.visible_by = std::min(transaction.visible_by, transaction.ended);
-    judge_commit(transaction);
+    check_commit(transaction);
     return;
   }
   if (code == StatusCode::kUnknownOutcome) {
@@ -289,12 +289,12 @@ void TransactionModel::commit_returned(TransactionNumber number, StatusCode code
   }
   ++aborts_;
   end(transaction, Outcome::kAborted);
-  if (transaction.seen && transaction.cut == kNever) {
-    violate("outcome-changed",
-            name(transaction) + " was answered " + std::string(to_string(code)) + ", and others have seen it");
+  if (transaction.seen && transaction.commit_lost == kNever) {
+    violate("outcome-changed", name(transaction) + " was answered " + std::string(to_string(code)) +
+                                   ", and other transactions saw its writes");
   }
   leave_chains(transaction);
-  judge_refusal(transaction);
+  check_refusal(transaction);
 }
 
 void TransactionModel::aborted(TransactionNumber number) {
@@ -304,9 +304,9 @@ void TransactionModel::aborted(TransactionNumber number) {
   end(at(number), Outcome::kAborted);
 }
 
-// ---- the whole -----------------------------------------------------------------------------------------------------
+// ---- the whole run ------------------------------------------------------------------------------------------------
 
-void TransactionModel::conserve(TableId table, int64_t count, int64_t sum) {
+void TransactionModel::expect_constant_sum(TableId table, int64_t count, int64_t sum) {
   const std::lock_guard lock(verdict_.mutex());
   totals_[table] = {count, sum};
 }
@@ -332,33 +332,33 @@ std::vector<TransactionId> TransactionModel::ids() const {
   return ids;
 }
 
-void TransactionModel::judge_acknowledged(const ModelTransaction& writer) {
-  if (losses_.settled(writer.given, writer.asked)) {
+void TransactionModel::check_acknowledged(const ModelTransaction& writer) {
+  if (losses_.accepted_between(writer.id_assigned, writer.asked)) {
     violate("commit-over-loss", name(writer) + " began before the loss of a node was accepted");
   }
-  if (writer.cut != kNever && !commits_may_go_) {
-    violate("durable-commit-lost", name(writer) + " was acknowledged, and a power cut had taken it back");
+  if (writer.commit_lost != kNever && !commits_may_go_) {
+    violate("durable-commit-lost", name(writer) + " was acknowledged, and a power cut had undone it");
   }
 }
 
-void TransactionModel::manager_died(const Named& written) {
+void TransactionModel::manager_died(const InCommitLog& written) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   for (const ModelTransaction& transaction : transactions_) {
-    if (transaction.writes.empty() || transaction.cut != kNever) continue;
+    if (transaction.writes.empty() || transaction.commit_lost != kNever) continue;
     if (!transaction.certain() || !transaction.may_be_visible() || written(transaction.id)) continue;
     violate("ack-unlogged", name(transaction) + " is not in the commit log");
   }
 }
 
-void TransactionModel::power_cut(const Named& written, const Named& left, bool may_lose) {
+void TransactionModel::power_cut(const InCommitLog& written, const InCommitLog& left, bool may_lose) {
   const std::lock_guard lock(verdict_.mutex());
-  const Moment now = verdict_.next();
+  const LogicalTime now = verdict_.next();
   commits_may_go_ = may_lose;
   for (ModelTransaction& transaction : transactions_) {
     const TransactionId id = transaction.id;
-    if (id.value == 0 || transaction.cut != kNever || !written(id) || left(id)) continue;
-    transaction.cut = now;
+    if (id.value == 0 || transaction.commit_lost != kNever || !written(id) || left(id)) continue;
+    transaction.commit_lost = now;
     if (may_lose || !transaction.certain() || transaction.writes.empty()) continue;
     violate("durable-commit-lost", name(transaction) + " is not in the commit log after a power cut");
   }
@@ -366,35 +366,35 @@ void TransactionModel::power_cut(const Named& written, const Named& left, bool m
     if (transaction.id.value == 0 || !left(transaction.id)) continue;
     for (const auto& [place, seen] : transaction.reads) {
       const auto writer = seen.present() ? by_id_.find(seen.version) : by_id_.end();
-      if (writer == by_id_.end() || at(writer->second).cut != now) continue;
-      violate("lost-out-of-order", name(transaction) + " is left after a power cut, and has seen " + to_string(place) +
-                                       " as " + name(at(writer->second)) + " wrote it, which is gone");
+      if (writer == by_id_.end() || at(writer->second).commit_lost != now) continue;
+      violate("lost-out-of-order", name(transaction) + " survived a power cut, and had seen " + to_string(place) +
+                                       " as " + name(at(writer->second)) + " wrote it, which did not survive");
     }
   }
 }
 
 void TransactionModel::decided(TransactionId id, bool committed, bool on_disk) {
   const std::lock_guard lock(verdict_.mutex());
-  const Moment now = verdict_.next();
+  const LogicalTime now = verdict_.next();
   const auto found = by_id_.find(id.value);
   if (found == by_id_.end()) return;
   ModelTransaction& transaction = at(found->second);
   if (committed != on_disk) {
     violate("log-differs", name(transaction) + " is " + (committed ? "" : "not ") +
-                               "committed, says the commit manager, and its log on the disk says otherwise");
+                               "committed at the commit manager, against its log on the disk");
   }
   if (committed && transaction.asked == kNever) {
-    violate("log-wrong", name(transaction) + " is committed, and has not asked for it");
+    violate("log-wrong", name(transaction) + " is committed, and has not requested its commit");
   }
   if (transaction.writes.empty()) return;
-  const bool gone = transaction.cut != kNever;
+  const bool gone = transaction.commit_lost != kNever;
   const bool contradicted = committed ? transaction.outcome == Outcome::kAborted || gone
                                       : !gone && (transaction.outcome == Outcome::kCommitted || transaction.seen);
   if (contradicted) {
-    return violate("outcome-changed", name(transaction) + " is " + (committed ? "committed" : "rolled back") +
-                                          ", says the commit manager at the end" +
-                                          (transaction.seen ? ", and others have seen it" : "") +
-                                          (gone ? ", and a power cut has taken it back" : ""));
+    return violate("outcome-changed", name(transaction) + " is " + (committed ? "committed" : "aborted") +
+                                          " at the commit manager at the end" +
+                                          (transaction.seen ? ", and other transactions saw its writes" : "") +
+                                          (gone ? ", and a power cut has undone it" : ""));
   }
   if (transaction.outcome != Outcome::kUnknown) return;
   ++resolved_;
@@ -402,25 +402,25 @@ void TransactionModel::decided(TransactionId id, bool committed, bool on_disk) {
     transaction.outcome = Outcome::kAborted;
     return leave_chains(transaction);
   }
-  transaction.ended = now;  // by now, not when its client crashed
+  transaction.ended = now;  // its end is this moment, not the crash of its client
   transaction.outcome = Outcome::kCommitted;
   if (transaction.visible_by == kNever) {
     transaction.begins_then = static_cast<TransactionNumber>(transactions_.size());
   }
   transaction.visible_by = std::min(transaction.visible_by, now);
-  judge_commit(transaction);
+  check_commit(transaction);
 }
 
 void TransactionModel::final_check() {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   for (const ModelTransaction& transaction : transactions_) {
-    if (transaction.certain() && transaction.may_be_visible()) judge_commit(transaction);
+    if (transaction.certain() && transaction.may_be_visible()) check_commit(transaction);
   }
   if (!verdict_.failed()) OrderCheck(*this).run();
 }
 
-Moment TransactionModel::requested(TransactionNumber number) const {
+LogicalTime TransactionModel::requested(TransactionNumber number) const {
   const std::lock_guard lock(verdict_.mutex());
   return transactions_[number].requested;
 }
@@ -440,8 +440,8 @@ void TransactionModel::leave_chains(const ModelTransaction& writer) {
   for (const Write& write : writer.writes) chains_[write.place].erase(writer.id.value);
 }
 
-bool TransactionModel::excused(const ModelTransaction& writer, Place place) const {
-  return losses_.any() && losses_.exposed(place, writer.asked, verdict_.last());
+bool TransactionModel::excused(const ModelTransaction& writer, RecordId place) const {
+  return losses_.any() && losses_.may_be_lost(place, writer.asked, verdict_.last());
 }
 
 void TransactionModel::end(ModelTransaction& transaction, Outcome outcome) {
@@ -452,12 +452,13 @@ void TransactionModel::end(ModelTransaction& transaction, Outcome outcome) {
 std::string TransactionModel::name(const ModelTransaction& transaction) const {
   std::string text = transaction.id.value == 0 ? "read-only transaction #" + std::to_string(transaction.number)
                                                : "transaction " + std::to_string(transaction.id.value);
-  const auto moment = [](Moment at) { return at == kNever ? std::string("-") : std::to_string(at); };
+  const auto moment = [](LogicalTime at) { return at == kNever ? std::string("-") : std::to_string(at); };
   text += " of process " + std::to_string(transaction.process) + " (" + std::string(to_string(transaction.outcome));
   if (transaction.answer != StatusCode::kOk) text += ", answered " + std::string(loam::to_string(transaction.answer));
   return text + "; begin " + moment(transaction.requested) + ".." + moment(transaction.answered) + ", commit " +
          moment(transaction.asked) + ".." + moment(transaction.ended) +
-         (transaction.cut == kNever ? "" : ", gone by a power cut at " + moment(transaction.cut)) + ")";
+         (transaction.commit_lost == kNever ? "" : ", undone by a power cut at " + moment(transaction.commit_lost)) +
+         ")";
 }
 
 }  // namespace loam::sim

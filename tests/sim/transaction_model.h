@@ -1,4 +1,4 @@
-// Strong snapshot isolation, judged from what clients did and saw.
+// The oracle's model of transactional tables: judges strong snapshot isolation.
 #pragma once
 
 #include <cstdint>
@@ -21,88 +21,95 @@
 
 namespace loam::sim {
 
-/// Number of a transaction in the oracle, in the order of their begins.
+/// Number of a transaction in the oracle, in the order of begins.
 using TransactionNumber = uint32_t;
 
 enum class WriteKind : uint8_t { kInsert, kUpdate, kRemove, kTouch };
 std::string_view to_string(WriteKind kind);
 
-/// How a transaction came by the rows of a table.
-enum class Walk : uint8_t { kScan, kIndex };
+/// The access path by which a transaction read the rows of a table.
+enum class ScanKind : uint8_t { kScan, kIndex };
 
-/// What became of a transaction, as far as anybody was told or has seen.
+/// The outcome of a transaction, as far as any client was told or has observed.
 enum class Outcome : uint8_t {
-  kOpen,        ///< its commit was not asked for
-  kCommitting,  ///< asked for, no answer yet
+  kOpen,        ///< its commit was not requested
+  kCommitting,  ///< commit requested, not answered
   kCommitted,   ///< acknowledged
-  kAborted,     ///< its client was told so, or gave up, or crashed before it asked for the commit
-  kUnknown,     ///< the client crashed, or was told kUnknownOutcome
+  kAborted,     ///< its client was told so, aborted it, or crashed before it requested the commit
+  kUnknown,     ///< the client crashed while it committed, or was told kUnknownOutcome
 };
 
-/// One write of a transaction; a later one of the same record replaces it.
+/// One write of a transaction. A later write of the same record replaces it.
 struct Write {
-  Place place;
+  RecordId place;
   WriteKind kind{};
   uint64_t tag = 0;  ///< 0 for kRemove
   int64_t value = 0;
-  bool seen = false;       ///< by somebody, in this record
-  bool of_fields = false;  ///< an update of some fields: the others are those of the record beneath it
+  bool seen = false;       ///< some transaction has read this write in this record
+  bool of_fields = false;  ///< an update of some fields; the other fields keep the values of the previous version
 
   bool leaves_record() const { return kind != WriteKind::kRemove; }
 };
 
-/// Records and the sum of their values.
+/// Number of records, and the sum of their values.
 struct Total {
   int64_t count = 0;
   int64_t sum = 0;
   bool operator==(const Total&) const = default;
 };
 
-/// One transaction, as told.
+/// One transaction, as its client reported it.
 struct ModelTransaction {
   TransactionNumber number = 0;
   uint32_t process = 0;
   bool read_only = false;
-  bool upgradable = false;  ///< its id is drawn at its first write
+  bool upgradable = false;  ///< gets its id at its first write
   bool begun = false;
-  bool fenced = false;  ///< a call of it was answered kFenced
-  bool seen = false;    ///< somebody saw a write of it
+  bool fenced = false;  ///< a call of it returned kFenced
+  bool seen = false;    ///< some transaction has read a write of it
   Outcome outcome = Outcome::kOpen;
-  StatusCode answer = StatusCode::kOk;  ///< of commit
+  StatusCode answer = StatusCode::kOk;  ///< result of commit
   TransactionId id;
-  Moment requested = 0;               ///< before begin was called
-  Moment answered = kNever;           ///< begin returned: its snapshot was taken between the two
-  Moment asked = kNever;              ///< commit was called
-  Moment ended = kNever;              ///< commit returned, abort, crash
-  Moment given = kNever;              ///< its id was told
-  Moment cut = kNever;                ///< a power cut took its record in the commit log
-  Moment visible_by = kNever;         ///< a transaction whose begin is asked for after it must see the writes
-  uint64_t id_floor = 0;              ///< the highest id that was given out when it asked for its own
+  LogicalTime requested = 0;          ///< before begin was called
+  LogicalTime answered = kNever;      ///< begin returned; the snapshot was taken between `requested` and this
+  LogicalTime asked = kNever;         ///< commit was called
+  LogicalTime ended = kNever;         ///< commit or abort returned, or the client crashed
+  LogicalTime id_assigned = kNever;   ///< its id was reported
+  LogicalTime commit_lost = kNever;   ///< a power cut removed its record from the commit log
+  LogicalTime visible_by = kNever;    ///< a transaction whose begin is requested after this must see the writes
+  uint64_t id_floor = 0;              ///< the highest id that was assigned when it requested its own
   TransactionNumber begins_then = 0;  ///< transactions begun at that moment
   std::vector<Write> writes;
-  std::unordered_map<Place, Seen, PlaceHash> reads;  ///< of other transactions' writes, the first of each record
-  std::map<TableId, Total> scanned;                  ///< tables that it has scanned as a whole
+  std::unordered_map<RecordId, ObservedRecord, RecordIdHash>
+      reads;                         ///< first read of each record that another transaction wrote
+  std::map<TableId, Total> scanned;  ///< tables that it has scanned as a whole
 
-  const Write* write_of(Place place) const;
-  Write* write_of(Place place);
+  const Write* write_of(RecordId place) const;
+  Write* write_of(RecordId place);
   bool has_seen(const ModelTransaction& writer) const;
-  /// Its writes may be seen by somebody.
+  /// Another transaction may see its writes.
   bool may_be_visible() const { return outcome != Outcome::kOpen && outcome != Outcome::kAborted; }
   bool certain() const { return outcome == Outcome::kCommitted || seen; }
-  /// A power cut took the commit of `writer` back, and this snapshot may have been taken since then; or must have been.
-  bool may_lack(const ModelTransaction& writer) const { return writer.cut != kNever && answered > writer.cut; }
-  bool must_lack(const ModelTransaction& writer) const { return writer.cut != kNever && requested > writer.cut; }
+  /// A power cut undid the commit of `writer`. may_lack(): this snapshot may have been taken after the cut.
+  /// must_lack(): it was certainly taken after the cut.
+  bool may_lack(const ModelTransaction& writer) const {
+    return writer.commit_lost != kNever && answered > writer.commit_lost;
+  }
+  bool must_lack(const ModelTransaction& writer) const {
+    return writer.commit_lost != kNever && requested > writer.commit_lost;
+  }
 };
 
 /// The model of all transactional tables.
 ///
-/// **Power cuts.** With the commit log in mode `os`, the last commits may be gone when the power of the commit
-/// manager's host comes back: in order, so that nothing is left that has seen them. A snapshot of before the cut still
-/// shows them, until its session is refused. A snapshot of after it shows nothing of them. A begin that was asked for
-/// before the cut and answered after it may get either snapshot.
+/// **Power cuts.** With the commit log in mode `os`, the newest commits may be gone when the commit manager's host
+/// has lost power. They are lost in the order of the log, so that no commit remains that has seen a lost one. A
+/// snapshot from before the cut still contains the lost commits, until its session is refused. A snapshot from after
+/// the cut contains none of them. A begin that was requested before the cut and answered after it may get either
+/// snapshot.
 ///
-/// Owner: the Oracle. Threads: every entry takes the verdict's lock. `requested` and `asked` of operations are moments
-/// from Oracle::now() or an entry here.
+/// Owner: the Oracle. Threads: every public function holds the verdict's lock. `requested` and `asked` of an
+/// operation are moments from Oracle::now() or from a function here.
 class TransactionModel {
  public:
   TransactionModel(Verdict& verdict, const Losses& losses, const IndexModel& indexes)
@@ -110,29 +117,30 @@ class TransactionModel {
 
   // ---- one transaction ------------------------------------------------------------------------------------------
 
-  /// Before Client::begin(), or before a scan outside of transactions.
+  /// Called before Client::begin(), or before a scan outside of transactions. Returns the transaction's number.
   TransactionNumber begin_called(uint32_t process, bool read_only, bool upgradable = false);
-  /// It returned. Id 0 for read-only and upgradable ones.
+  /// begin returned. `id` is 0 for read-only and upgradable transactions.
   void begun(TransactionNumber number, TransactionId id);
-  /// Before and after the call of an upgradable transaction that draws its id.
+  /// Called before and after the call in which an upgradable transaction gets its id.
   void id_asked(TransactionNumber number);
   void id_drawn(TransactionNumber number, TransactionId id);
   void begin_failed(TransactionNumber number);
 
-  /// The transaction has buffered a write (the client took it). kTouch: get_for_update, which writes `seen` again.
+  /// The client has buffered a write of the transaction. kTouch: get_for_update, which writes the read record again.
   void wrote(TransactionNumber number, const Write& write);
-  /// A read returned; `asked`: before it was called.
-  void read(TransactionNumber number, Place place, const Seen& seen, Moment asked);
-  /// All rows of a table by one scan of the transaction's snapshot; or by an index, which has its own writes, too.
-  void scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, Moment asked,
-               Walk walk = Walk::kScan);
-  /// Rows whose values lie between two by an index, with its own writes.
+  /// A read returned. `asked`: a moment before the call.
+  void read(TransactionNumber number, RecordId place, const ObservedRecord& seen, LogicalTime asked);
+  /// One scan of the transaction's snapshot returned all rows of a table. A scan by an index also returns own writes.
+  void scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, LogicalTime asked,
+               ScanKind walk = ScanKind::kScan);
+  /// An index returned the rows whose values lie between two bounds, including own writes.
   void ranged(TransactionNumber number, TableId table, std::pair<int64_t, int64_t> values,
-              std::span<const ScannedRow> rows, Moment asked, Walk walk);
-  /// count(*) and sum(value) of a table by one scan of the snapshot.
-  void summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, Moment asked);
-  /// Keys that a scan with "value >= least" returned.
-  void selected(TransactionNumber number, TableId table, int64_t least, std::span<const ScannedRow> rows, Moment asked);
+              std::span<const ScannedRow> rows, LogicalTime asked, ScanKind walk);
+  /// One scan of the snapshot returned count(*) and sum(value) of a table.
+  void summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, LogicalTime asked);
+  /// A scan with "value >= least" returned these rows.
+  void selected(TransactionNumber number, TableId table, int64_t least, std::span<const ScannedRow> rows,
+                LogicalTime asked);
   /// A scan outside of transactions has ended.
   void scan_ended(TransactionNumber number);
   /// A read or scan failed.
@@ -140,34 +148,35 @@ class TransactionModel {
 
   void commit_called(TransactionNumber number);
   void commit_returned(TransactionNumber number, StatusCode code);
-  /// Abort was called, or the transaction was dropped unfinished.
+  /// abort() was called, or the client dropped the transaction unfinished.
   void aborted(TransactionNumber number);
 
-  // ---- the whole ------------------------------------------------------------------------------------------------
+  // ---- the whole run ----------------------------------------------------------------------------------------------
 
-  /// Balances of this table always add up to `sum` over `count` records.
-  void conserve(TableId table, int64_t count, int64_t sum);
-  /// The creation of an index, which was asked for then, was refused for records that are not unique.
-  void index_refused(std::string_view index, TableId table, UniqueBy unique, Moment asked);
+  /// The balances of this table always add up to `sum` over `count` records.
+  void expect_constant_sum(TableId table, int64_t count, int64_t sum);
+  /// A creation of a unique index that was requested at `asked` was refused because records are not unique.
+  void index_refused(std::string_view index, TableId table, UniqueBy unique, LogicalTime asked);
   void client_crashed(uint32_t process);
-  /// Whether a commit log names the transaction.
-  using Named = std::function<bool(TransactionId)>;
-  /// The commit manager has died, and this is what its log has when only the process is gone.
-  void manager_died(const Named& written);
-  /// Its host has lost power, too: the log named the commits in `written` before, and names those in `left` now.
-  /// `may_lose`: not every commit that was accepted is on the disk.
-  void power_cut(const Named& written, const Named& left, bool may_lose);
-  /// Ids that were told to anybody.
+  /// Whether a commit log contains the transaction.
+  using InCommitLog = std::function<bool(TransactionId)>;
+  /// The commit manager's process has died; `written` is the content of its log.
+  void manager_died(const InCommitLog& written);
+  /// The commit manager's host has lost power: `written` is the content of its log before, `left` the content now.
+  /// `may_lose`: the log may have lacked accepted commits that were not flushed.
+  void power_cut(const InCommitLog& written, const InCommitLog& left, bool may_lose);
+  /// All ids that any client was told.
   std::vector<TransactionId> ids() const;
-  /// When all was at rest: what the commit manager says of a transaction, and whether its log names it on the disk.
-  /// From now on that, and nothing else (R4, R8).
+  /// In a quiescent cluster: the outcome that the commit manager reports for a transaction, and whether the log on
+  /// the disk contains it. From now on the transaction has this outcome (R4, outcomes from the commit log; R8,
+  /// completion by the owner).
   void decided(TransactionId id, bool committed, bool on_disk);
-  /// Decides the transactions whose writes no read has seen, and orders everything (order_check.h).
+  /// Decides the outcomes of transactions whose writes no read has seen, and orders everything (order_check.h).
   void final_check();
 
-  /// Before that moment the transaction had not been asked for.
-  Moment requested(TransactionNumber number) const;
-  /// Keys of a table that anybody has ever tried to write, ascending.
+  /// A moment before the begin of the transaction was requested.
+  LogicalTime requested(TransactionNumber number) const;
+  /// Keys of the table that any client has tried to write, ascending.
   std::vector<Key> keys(TableId table) const;
   uint64_t begun_count() const { return begun_; }
   uint64_t commits() const { return commits_; }
@@ -181,47 +190,53 @@ class TransactionModel {
  private:
   void take_id(ModelTransaction& transaction, TransactionId id);
   friend class OrderCheck;
-  /// Writes of one record whose commit was asked for and not known to have failed, by id: the order of versions.
+  /// The writes of one record whose commits were requested and are not known to have failed, ordered by id: the order
+  /// of versions.
   using Chain = std::map<uint64_t, TransactionNumber>;
-  /// How a record was looked at: what names the violation.
-  enum class Way : uint8_t { kGet, kScan, kIndex };
+  /// The access path of a read; it decides the name of the violation.
+  enum class AccessPath : uint8_t { kGet, kScan, kIndex };
 
   ModelTransaction& at(TransactionNumber number) { return transactions_[number]; }
-  void judge_read(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Way way);
-  void judge_own(const ModelTransaction& reader, const Write& own, const Seen& seen);
-  /// As one of a walk over the table shows the record, or does not.
-  void judge_walked(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Walk walk);
-  void judge_apart(const ModelTransaction& reader, TableId table, std::span<const ScannedRow> rows);
-  void judge_repeated(const ModelTransaction& reader, Place place, const Seen& before, const Seen& seen, Way way);
-  /// The transaction that wrote what was seen; null if that was a violation.
-  ModelTransaction* judge_writer(const ModelTransaction& reader, Place place, const Seen& seen);
-  bool judge_writer_state(const ModelTransaction& reader, const ModelTransaction& writer, Place place);
-  void judge_newer(const ModelTransaction& reader, Place place, const Seen& seen, Way way);
-  void judge_absent(const ModelTransaction& reader, Place place, Way way);
-  void judge_whole(const ModelTransaction& reader, const ModelTransaction& writer);
-  void judge_gone(const ModelTransaction& writer, Place place, Moment asked);
-  void judge_total(const ModelTransaction& reader, TableId table, const Total& found);
-  void judge_commit(const ModelTransaction& writer);
+  void check_read(ModelTransaction& reader, RecordId place, const ObservedRecord& seen, LogicalTime asked,
+                  AccessPath way);
+  void check_own_write(const ModelTransaction& reader, const Write& own, const ObservedRecord& seen);
+  /// Checks one record of a scan of the whole table, whether the scan returned it or not.
+  void check_scanned_row(ModelTransaction& reader, RecordId place, const ObservedRecord& seen, LogicalTime asked,
+                         ScanKind walk);
+  void check_unique(const ModelTransaction& reader, TableId table, std::span<const ScannedRow> rows);
+  void check_repeatable(const ModelTransaction& reader, RecordId place, const ObservedRecord& before,
+                        const ObservedRecord& seen, AccessPath way);
+  /// Returns the transaction that wrote the observed record; null after a violation.
+  ModelTransaction* check_writer(const ModelTransaction& reader, RecordId place, const ObservedRecord& seen);
+  bool check_writer_state(const ModelTransaction& reader, const ModelTransaction& writer, RecordId place);
+  void check_no_newer(const ModelTransaction& reader, RecordId place, const ObservedRecord& seen, AccessPath way);
+  void check_absent(const ModelTransaction& reader, RecordId place, AccessPath way);
+  void check_atomic(const ModelTransaction& reader, const ModelTransaction& writer);
+  void check_not_lost(const ModelTransaction& writer, RecordId place, LogicalTime asked);
+  void check_total(const ModelTransaction& reader, TableId table, const Total& found);
+  void check_commit(const ModelTransaction& writer);
   /// Reports the acknowledgement of a commit that must not be acknowledged.
-  void judge_acknowledged(const ModelTransaction& writer);
-  void judge_refusal(const ModelTransaction& writer);
-  /// An index may have refused this write for another record's value; or for another write's.
-  bool may_be_taken(const ModelTransaction& writer, const Write& write) const;
-  /// The last moment at which a snapshot may have been taken that shows the write; 0: no snapshot shows it.
-  Moment last_seen(const ModelTransaction& writer, const Write& write) const;
-  /// `next_to`: nothing that may have happened lies between them.
-  void judge_neighbours(const ModelTransaction& before, const ModelTransaction& after, Place place, bool next_to);
-  void judge_kinds(const ModelTransaction* before, const ModelTransaction& after, Place place);
-  /// `reader` does not see what `writer` did to the record, and must.
-  void missed(const ModelTransaction& reader, const ModelTransaction& writer, Place place, const Seen& seen, Way way);
-  /// A removal that the reader may have seen, of those after `id`: the only one, or null and how many there are.
-  std::pair<ModelTransaction*, size_t> removals(const ModelTransaction& reader, Place place, uint64_t id);
+  void check_acknowledged(const ModelTransaction& writer);
+  void check_refusal(const ModelTransaction& writer);
+  /// A unique index may have refused this write because of another record's value or another write.
+  bool may_violate_unique(const ModelTransaction& writer, const Write& write) const;
+  /// The last moment at which a snapshot that contains the write may have been taken; 0: no snapshot contains it.
+  LogicalTime last_seen(const ModelTransaction& writer, const Write& write) const;
+  /// `next_to`: no write that may have happened lies between the two.
+  void check_adjacent_writers(const ModelTransaction& before, const ModelTransaction& after, RecordId place,
+                              bool next_to);
+  void check_write_kinds(const ModelTransaction* before, const ModelTransaction& after, RecordId place);
+  /// `reader` does not see what `writer` did to the record, although it must.
+  void report_missed_write(const ModelTransaction& reader, const ModelTransaction& writer, RecordId place,
+                           const ObservedRecord& seen, AccessPath way);
+  /// The removals after `id` that the reader may have seen: the only one (null if not exactly one), and their number.
+  std::pair<ModelTransaction*, size_t> removals(const ModelTransaction& reader, RecordId place, uint64_t id);
   /// The writer is committed, and the reader must see it.
   bool must_see(const ModelTransaction& reader, const ModelTransaction& writer) const;
-  void took_place(ModelTransaction& writer, const ModelTransaction& reader, Place place);
+  void mark_observed(ModelTransaction& writer, const ModelTransaction& reader, RecordId place);
   void join_chains(const ModelTransaction& writer);
   void leave_chains(const ModelTransaction& writer);
-  bool excused(const ModelTransaction& writer, Place place) const;
+  bool excused(const ModelTransaction& writer, RecordId place) const;
   void end(ModelTransaction& transaction, Outcome outcome);
   std::string name(const ModelTransaction& transaction) const;
   void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }
@@ -232,11 +247,11 @@ class TransactionModel {
   std::deque<ModelTransaction> transactions_;
   std::unordered_map<uint64_t, TransactionNumber> by_id_;
   std::unordered_map<uint64_t, TransactionNumber> by_tag_;
-  std::unordered_map<Place, Chain, PlaceHash> chains_;
-  std::map<TableId, std::set<Key>> keys_;  // ever written
+  std::unordered_map<RecordId, Chain, RecordIdHash> chains_;
+  std::map<TableId, std::set<Key>> keys_;  // keys that any client has tried to write
   std::map<TableId, Total> totals_;
   uint64_t highest_id_ = 0;
-  bool commits_may_go_ = false;  // by a power cut
+  bool commits_may_go_ = false;  // a power cut may undo commits
   uint64_t begun_ = 0, commits_ = 0, aborts_ = 0, unknown_ = 0, resolved_ = 0, reads_ = 0, scans_ = 0;
 };
 

@@ -12,12 +12,12 @@ using bdtree::Entry;
 
 /// Nodes so small that a few keys split them.
 constexpr bdtree::TreeOptions kSmall{.node_bytes = 300, .delta_bytes = 60, .cache_bytes = 4'000};
-/// Of each process.
+/// Keys of each process.
 constexpr uint64_t kKeys = 60;
 
 std::string payload_of(TreeModel::Tag tag) { return {reinterpret_cast<const char*>(&tag), sizeof tag}; }
 
-/// 0, which is no tag, for a payload that nobody writes.
+/// The tag in the payload; 0, which is not a valid tag, for a payload that no process wrote.
 TreeModel::Tag tag_of(std::string_view payload) {
   TreeModel::Tag tag = 0;
   if (payload.size() == sizeof tag) std::memcpy(&tag, payload.data(), sizeof tag);
@@ -33,13 +33,13 @@ std::vector<TreeModel::SeenEntry> tags_of(const std::vector<Entry>& entries) {
 }  // namespace
 
 bool TrackedTree::answered(std::string_view call, const Status& status) {
-  // Without some of its nodes a tree may say anything.
-  if (process_.oracle.trees().judged()) process_.expected(call, status);
+  // A tree that has lost some of its nodes may give any answer.
+  if (process_.oracle.trees().checks_enabled()) process_.expected(call, status);
   return status.ok();
 }
 
 Status TrackedTree::open() {
-  const Moment asked = process_.oracle.now();
+  const LogicalTime asked = process_.oracle.now();
   auto store = client::open_tree_store(process_.client, std::string(kName));
   if (!answered("the opening of a tree", store.status())) return store.status();
   store_ = std::move(store).value();
@@ -53,7 +53,7 @@ Status TrackedTree::open() {
 
 std::string TrackedTree::own_key(uint64_t n) const {
   std::string key = std::to_string(1'000 + n) + "/" + std::to_string(process_.number);
-  if (n % 7 == 0) key.insert(0, 40, 'a');  // long ones with one beginning
+  if (n % 7 == 0) key.insert(0, 40, 'a');  // some keys are long and share a prefix
   return key;
 }
 
@@ -61,7 +61,7 @@ void TrackedTree::toggle(const std::string& key) {
   TreeModel& model = process_.oracle.trees();
   const std::optional<bool> there = model.there(key);
   Status status;
-  // Of a key that may be there or not, one of the two attempts is answered.
+  // If the process does not know whether the key is in the tree, it tries one of the two operations.
   if (!there.value_or(process_.oracle.now() % 2 == 0)) {
     const TreeModel::Tag tag = process_.next_tag();
     model.change_called(key, tag);
@@ -75,7 +75,7 @@ void TrackedTree::toggle(const std::string& key) {
 }
 
 void TrackedTree::find(const std::string& key) {
-  const Moment asked = process_.oracle.now();
+  const LogicalTime asked = process_.oracle.now();
   const auto found = tree_->find(key);
   if (!answered("a find in a tree", found.status())) return;
   process_.oracle.trees().found(process_.number, key,
@@ -83,7 +83,7 @@ void TrackedTree::find(const std::string& key) {
 }
 
 void TrackedTree::walk(const std::string& from, const std::string& to, bool backward) {
-  const Moment asked = process_.oracle.now();
+  const LogicalTime asked = process_.oracle.now();
   auto entries = backward ? tree_->range_backward(from, to, SIZE_MAX) : tree_->range(from, to, SIZE_MAX);
   if (!answered("a walk over a tree", entries.status())) return;
   if (backward) std::ranges::reverse(*entries);
@@ -92,16 +92,17 @@ void TrackedTree::walk(const std::string& from, const std::string& to, bool back
 
 bool TrackedTree::audit() {
   TreeModel& model = process_.oracle.trees();
-  const Moment asked = process_.oracle.now();
+  const LogicalTime asked = process_.oracle.now();
   const auto entries = tree_->range("", "", SIZE_MAX);
-  if (!model.judged()) return true;
-  // A reader finishes the merges that it meets. Its table is no index: a full node keeps no room for them.
+  if (!model.checks_enabled()) return true;
+  // A reader finishes the merges that it meets. The tree's table is not an index, so a full node keeps no reserve for
+  // them.
   if (entries.code() == StatusCode::kNoSpace) return true;
   if (!entries.ok()) return false;
   model.walked(process_.number, "", "", tags_of(*entries), asked);
-  // All clients have ended: what they left half made is nobody's.
+  // All clients have ended, so each node of an unfinished split belongs to no process any more and can be swept.
   const auto end = store_->new_id();
-  if (end.code() == StatusCode::kNoSpace) return true;  // a node is full of live records, and this takes room
+  if (end.code() == StatusCode::kNoSpace) return true;  // the new id takes room, and a node may be full of live records
   if (!end.ok()) return false;
   std::vector<bdtree::TreeNodeId> ids;
   for (uint64_t id = bdtree::kRoot.value; id < end->value; ++id) ids.emplace_back(id);
@@ -112,18 +113,18 @@ bool TrackedTree::audit() {
   if (!wrong.ok()) return false;
   model.checked(*wrong);
   const auto left = tree_->collect_orphans(ids, [](uint64_t) { return true; });
-  if (left.ok() && *left > 0) model.checked("nodes that the tree does not reach came back");
+  if (left.ok() && *left > 0) model.checked("a sweep found orphan nodes that an earlier sweep had removed");
   return left.ok();
 }
 
 void TreeFiber::run() {
   TrackedTree tree(process_);
   while (!tree.open().ok()) {
-    if (stop_() || !process_.oracle.trees().judged()) return;
-    process_.client.sleep_for(kAgainNs);
+    if (stop_() || !process_.oracle.trees().checks_enabled()) return;
+    process_.client.sleep_for(kRetryDelayNs);
   }
-  // Few keys in turn with many: nodes are split and merged.
-  for (uint64_t step = 0; !stop_() && process_.oracle.trees().judged(); ++step) {
+  // Alternates between few and many keys, so that nodes are split and merged.
+  for (uint64_t step = 0; !stop_() && process_.oracle.trees().checks_enabled(); ++step) {
     const uint64_t keys = step / 40 % 2 == 0 ? kKeys : kKeys / 6;
     const std::string key = tree.own_key(random_.below(keys));
     const uint64_t what = random_.below(20);

@@ -6,7 +6,7 @@
 namespace loam::sim {
 namespace {
 
-/// Changes of a key that readers may still have to be judged by.
+/// Largest number of a key's changes that the model keeps for the check of reads.
 constexpr size_t kKeptChanges = 64;
 
 std::string name(std::optional<TreeModel::Tag> tag) { return tag ? "tag " + std::to_string(*tag) : "nothing"; }
@@ -36,13 +36,13 @@ void TreeModel::change_returned(const std::string& key, StatusCode code) {
     case StatusCode::kAlreadyExists:
     case StatusCode::kNotFound: {
       change.state = State::kRefused;
-      // Its own process alone writes the key: the answer must be true of what it has done before.
+      // Only this process writes the key, so the answer must agree with its previous changes.
       const Change* const before = changes.size() > 1 ? &changes[changes.size() - 2] : nullptr;
       const bool known = before == nullptr || before->state == State::kDone;
       const bool was_there = before != nullptr && before->tag.has_value();
-      if (judged() && known && was_there != (code == StatusCode::kAlreadyExists)) {
-        verdict_.violate("tree-answer", "key " + key + " was said to be " + (was_there ? "absent" : "there") +
-                                            " to its only writer, who knows better");
+      if (checks_enabled() && known && was_there != (code == StatusCode::kAlreadyExists)) {
+        verdict_.violate("tree-answer", "key " + key + " was reported as " + (was_there ? "absent" : "present") +
+                                            " to its only writer, against its own changes");
       }
       return;
     }
@@ -62,14 +62,15 @@ std::optional<bool> TreeModel::there(const std::string& key) const {
   return found->second.size() < kKeptChanges / 2 ? std::optional(false) : std::nullopt;
 }
 
-void TreeModel::judge(uint32_t reader, const std::string& key, std::optional<Tag> tag, Moment asked) {
+void TreeModel::check_find(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime asked) {
   const auto known = keys_.find(key);
   if (known != keys_.end()) {
     for (auto change = known->second.rbegin(); change != known->second.rend(); ++change) {
       if (change->state != State::kRefused && change->tag == tag) return;
-      // What had been done before the reader asked replaced everything older.
+      // A change that ended before the read was requested replaced everything older.
       if (change->state == State::kDone && change->ended < asked) break;
-      if (std::next(change) == known->second.rend() && known->second.size() >= kKeptChanges / 2) return;  // forgotten
+      // older changes were dropped
+      if (std::next(change) == known->second.rend() && known->second.size() >= kKeptChanges / 2) return;
       if (std::next(change) == known->second.rend() && !tag) return;
     }
   } else if (!tag) {
@@ -79,38 +80,38 @@ void TreeModel::judge(uint32_t reader, const std::string& key, std::optional<Tag
                     std::ranges::any_of(known->second, [&](const Change& change) { return change.tag == tag; });
   verdict_.violate(tag ? "tree-phantom" : "tree-lost-key",
                    "process " + std::to_string(reader) + " saw " + name(tag) + " under key " + key +
-                       (!tag   ? ", which was there all the while"
-                        : ever ? ", which had been replaced or refused before it asked"
-                               : ", which nobody has put there"));
+                       (!tag   ? ", which was in the tree during the whole read"
+                        : ever ? ", which had been replaced or refused before the read"
+                               : ", which no process inserted there"));
 }
 
-void TreeModel::found(uint32_t reader, const std::string& key, std::optional<Tag> tag, Moment asked) {
+void TreeModel::found(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
-  if (judged()) judge(reader, key, tag, asked);
+  if (checks_enabled()) check_find(reader, key, tag, asked);
 }
 
 void TreeModel::walked(uint32_t reader, std::string_view from, std::string_view to, std::span<const SeenEntry> entries,
-                       Moment asked) {
+                       LogicalTime asked) {
   const std::lock_guard lock(verdict_.mutex());
-  if (!judged()) return;
+  if (!checks_enabled()) return;
   auto entry = entries.begin();
   for (auto known = keys_.lower_bound(from); known != keys_.end() && (to.empty() || known->first < to); ++known) {
     for (; entry != entries.end() && entry->first < known->first; ++entry)
-      judge(reader, entry->first, entry->second, asked);
+      check_find(reader, entry->first, entry->second, asked);
     const bool there = entry != entries.end() && entry->first == known->first;
-    judge(reader, known->first, there ? std::optional(entry->second) : std::nullopt, asked);
+    check_find(reader, known->first, there ? std::optional(entry->second) : std::nullopt, asked);
     if (there) ++entry;
   }
-  for (; entry != entries.end(); ++entry) judge(reader, entry->first, entry->second, asked);
+  for (; entry != entries.end(); ++entry) check_find(reader, entry->first, entry->second, asked);
   const bool rising =
       std::ranges::adjacent_find(entries, std::ranges::greater_equal(), &SeenEntry::first) == entries.end();
   if (!rising)
-    verdict_.violate("tree-order", "process " + std::to_string(reader) + " walked over keys that do not rise");
+    verdict_.violate("tree-order", "process " + std::to_string(reader) + " walked over keys that are not ascending");
 }
 
 void TreeModel::checked(std::string_view wrong) {
   const std::lock_guard lock(verdict_.mutex());
-  if (judged() && !wrong.empty()) verdict_.violate("tree-structure", wrong);
+  if (checks_enabled() && !wrong.empty()) verdict_.violate("tree-structure", wrong);
 }
 
 }  // namespace loam::sim

@@ -1,4 +1,4 @@
-// A Bd-tree, judged from what clients did and saw.
+// The oracle's model of a Bd-tree that clients share.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace loam::sim {
 
-/// The model of the tree that all clients share. Every key has one writer, a process, which does one thing to it at a
-/// time; what others see must be what may have been there while they looked. The leaves are everybody's.
+/// The model of the tree. Every key has one writing process, which makes one change at a time. A reader may see every
+/// state of the key that may have existed while it read. Keys of all processes lie in the same leaves.
 ///
-/// A node that lost its memory took nodes of the tree with it: from then on nothing is judged.
+/// After the loss of a node the model judges nothing, because the node took nodes of the tree with it.
 ///
-/// Owner: the Oracle. Threads: every entry takes the verdict's lock.
+/// Owner: the Oracle. Threads: every public function holds the verdict's lock.
 class TreeModel {
  public:
   using Tag = uint64_t;
@@ -29,31 +29,31 @@ class TreeModel {
 
   TreeModel(Verdict& verdict, const Losses& losses) : verdict_(verdict), losses_(losses) {}
 
-  /// Before an insert (a tag, unique in the run) or an erase (none) by the key's process.
+  /// The key's process is about to insert the key (`tag`, unique in the run) or to erase it (empty).
   void change_called(const std::string& key, std::optional<Tag> tag);
   void change_returned(const std::string& key, StatusCode code);
-  /// A find was answered. `asked`: Oracle::now() before the call.
-  void found(uint32_t reader, const std::string& key, std::optional<Tag> tag, Moment asked);
-  /// A walk over all keys from `from` on and below `to` (empty: no bound).
+  /// A find returned the entry's tag, or no entry. `asked`: Oracle::now() before the call.
+  void found(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime asked);
+  /// A walk returned all keys from `from` (inclusive) to `to` (exclusive; empty: no bound).
   void walked(uint32_t reader, std::string_view from, std::string_view to, std::span<const SeenEntry> entries,
-              Moment asked);
-  /// What the tree says of its own structure when nobody works any more; empty: nothing is wrong.
+              LogicalTime asked);
+  /// The tree has checked its own structure while no client worked. `wrong`: the error that it found; empty: none.
   void checked(std::string_view wrong);
 
-  /// Whether its process knows the key to be there; nothing: it cannot know.
+  /// Whether the key's process knows that the key is in the tree; empty: it cannot know.
   std::optional<bool> there(const std::string& key) const;
   uint64_t changes() const { return acknowledged_; }
-  bool judged() const { return !losses_.any(); }
+  bool checks_enabled() const { return !losses_.any(); }
 
  private:
   enum class State : uint8_t { kCalled, kDone, kRefused, kUnknown };
   struct Change {
     std::optional<Tag> tag;
-    Moment called = 0;
-    Moment ended = kNever;
+    LogicalTime called = 0;
+    LogicalTime ended = kNever;
     State state = State::kCalled;
   };
-  void judge(uint32_t reader, const std::string& key, std::optional<Tag> tag, Moment asked);
+  void check_find(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime asked);
 
   Verdict& verdict_;
   const Losses& losses_;

@@ -7,18 +7,18 @@
 
 namespace loam::sim {
 
-std::string to_string(Place place) {
+std::string to_string(RecordId place) {
   return "record " + std::to_string(place.key.value) + " of table " + std::to_string(place.table.value);
 }
 
-std::string to_string(const Seen& seen) {
+std::string to_string(const ObservedRecord& seen) {
   if (!seen.present()) return "nothing";
   return "version " + std::to_string(seen.version) + " (tag " + std::to_string(seen.tag >> 32) + ":" +
          std::to_string(seen.tag & UINT32_MAX) + ", value " + std::to_string(seen.value) + ")";
 }
 
 void Verdict::violate(std::string_view invariant, std::string_view text) {
-  LOAM_CHECK(find_invariant(invariant) != nullptr, "a violation needs a name of the table of invariants");
+  LOAM_CHECK(find_invariant(invariant) != nullptr, "the name of a violation must be in the table of invariants");
   if (violations_++ != 0) return;
   invariant_ = invariant;
   char when[64];

@@ -6,22 +6,22 @@
 #include <utility>
 #include <vector>
 
-#include "tests/sim/actor.h"
-#include "tests/sim/fiber.h"
-#include "tests/sim/index_actor.h"
+#include "tests/sim/tracked_index.h"
+#include "tests/sim/tracked_transaction.h"
 #include "tests/sim/tree_fiber.h"
+#include "tests/sim/workload_fiber.h"
 
 namespace loam::sim {
 namespace {
 
-std::optional<WorkloadTables> open_tables(Process& process, uint32_t indexes, const std::function<bool()>& stop) {
+std::optional<WorkloadTables> open_tables(ClientProcess& process, uint32_t indexes, const std::function<bool()>& stop) {
   std::vector<client::Table> tables;
   std::vector<std::string_view> names = {WorkloadTables::kAccounts, WorkloadTables::kHot, WorkloadTables::kPlain,
                                          WorkloadTables::kWide};
-  if ((indexes & IndexSet::kClaims) != 0) names.push_back(WorkloadTables::kClaims);
+  if ((indexes & IndexSet::kUniqueTable) != 0) names.push_back(WorkloadTables::kUniqueTable);
   for (const std::string_view name : names) {
     for (;;) {
-      const Moment asked = process.oracle.now();
+      const LogicalTime asked = process.oracle.now();
       auto table = process.client.open_table(name);
       process.expected("open_table", table.status());
       if (table.ok()) {
@@ -31,22 +31,22 @@ std::optional<WorkloadTables> open_tables(Process& process, uint32_t indexes, co
       }
       if (table.code() == StatusCode::kNoSuchTable) process.oracle.tables().absent(name, asked);
       if (stop() || process.oracle.failed()) return std::nullopt;
-      process.client.sleep_for(kAgainNs);
+      process.client.sleep_for(kRetryDelayNs);
     }
   }
   WorkloadTables opened{tables[0], tables[1], tables[2], tables[3]};
-  if (tables.size() > 4) opened.claims = tables[4];
+  if (tables.size() > 4) opened.unique_table = tables[4];
   return opened;
 }
 
-bool make_index(Process& process, std::string_view name, const client::Table& table) {
+bool make_index(ClientProcess& process, std::string_view name, const client::Table& table) {
   const bool made = create_index(process, std::string(name), table).has_value();
   if (!made) process.oracle.violate("set-up", "index " + std::string(name));
   return made;
 }
 
-std::optional<client::Table> make_table(Process& process, std::string_view name, TableKind kind) {
-  const Moment asked = process.oracle.now();
+std::optional<client::Table> make_table(ClientProcess& process, std::string_view name, TableKind kind) {
+  const LogicalTime asked = process.oracle.now();
   auto table = process.client.create_table(name, kind, row_schema());
   if (!table.ok()) {
     process.oracle.violate("set-up", table.status().to_string());
@@ -64,7 +64,7 @@ WorkloadShape WorkloadShape::from(testing::Random& random) {
   shape.hot_keys = static_cast<uint32_t>(random.between(3, 24));
   shape.plain_keys = static_cast<uint32_t>(random.between(1, 8));
   shape.fibers = static_cast<uint32_t>(random.between(3, 8));
-  shape.made_tables = static_cast<uint32_t>(random.between(1, 4));
+  shape.dynamic_tables = static_cast<uint32_t>(random.between(1, 4));
   shape.note_bytes = static_cast<uint32_t>(random.one_in(3) ? random.between(200, 2'000) : random.below(60));
   shape.think_ns = random.between(20'000, 1'000'000);
   shape.long_ns = random.between(5'000'000, 400'000'000);
@@ -72,7 +72,7 @@ WorkloadShape WorkloadShape::from(testing::Random& random) {
 }
 
 void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) {
-  Process process{client, oracle, 0, shape.note_bytes, 0};
+  ClientProcess process{client, oracle, 0, shape.note_bytes, 0};
   client.run([&] {
     const auto accounts = make_table(process, WorkloadTables::kAccounts, TableKind::kTransactional);
     const auto hot = make_table(process, WorkloadTables::kHot, TableKind::kTransactional);
@@ -82,12 +82,12 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) 
     const auto has = [&](uint32_t index) { return (shape.indexes & index) != 0; };
     if (has(IndexSet::kHotByValue) && !make_index(process, WorkloadTables::kHotByValue, *hot)) return;
     if (has(IndexSet::kWide) && !make_index(process, WorkloadTables::kWideByValue, *wide)) return;
-    if (has(IndexSet::kClaims)) {
-      const auto claims = make_table(process, WorkloadTables::kClaims, TableKind::kTransactional);
-      if (!claims || !make_index(process, WorkloadTables::kClaimsByValue, *claims)) return;
+    if (has(IndexSet::kUniqueTable)) {
+      const auto claims = make_table(process, WorkloadTables::kUniqueTable, TableKind::kTransactional);
+      if (!claims || !make_index(process, WorkloadTables::kUniqueByValue, *claims)) return;
     }
     testing::Random random(shape.accounts);
-    const Status filled = run_tracked(process, [&](Tracked& tracked) {
+    const Status filled = run_tracked(process, [&](TrackedTransaction& tracked) {
       for (uint64_t key = 0; key < shape.accounts; ++key) {
         if (!tracked.insert(*accounts, Key(key), kFirstBalance, random)) return false;
       }
@@ -97,9 +97,9 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) 
       return true;
     });
     if (!filled.ok()) return oracle.violate("set-up", filled.to_string());
-    // Of records that are there.
+    // An index of records that exist already.
     if (has(IndexSet::kHotByTag) && !make_index(process, WorkloadTables::kHotByTag, *hot)) return;
-    oracle.transactions().conserve(accounts->id(), shape.accounts, kFirstBalance * shape.accounts);
+    oracle.transactions().expect_constant_sum(accounts->id(), shape.accounts, kFirstBalance * shape.accounts);
     auto table = client.plain(*plain);
     if (!table.ok()) return oracle.violate("set-up", table.status().to_string());
     for (uint64_t key = 0; key < shape.plain_keys; key += 2) {
@@ -110,21 +110,22 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) 
 }
 
 void run_workload(WorkloadContext context) {
-  // The fibers may outlive this frame when the process is crashed, never when it is not: run_workload joins them.
-  Process process{
+  // The fibers outlive this frame only if the process crashes: run_workload() joins them otherwise.
+  ClientProcess process{
       context.client,          context.oracle, context.process, context.shape.note_bytes, context.shape.wide_note_bytes,
       context.shape.max_age_ns};
-  process.cuts_calls = context.shape.cuts_calls;
-  process.older_folder = context.shape.older_folder;
+  process.limits_call_time = context.shape.limits_call_time;
+  process.may_meet_stale_manager = context.shape.may_meet_stale_manager;
   process.slow_scans = context.shape.slow_scans;
-  process.errands = context.errands;
+  process.delegated_writes = context.delegated_writes;
   const std::optional<WorkloadTables> tables =
       context.client.run([&] { return open_tables(process, context.shape.indexes, context.stop); });
   if (!tables) return;
-  std::vector<std::unique_ptr<WorkFiber>> fibers;
+  std::vector<std::unique_ptr<WorkloadFiber>> fibers;
   std::vector<client::Task> tasks;
   for (uint32_t i = 0; i < context.shape.fibers; ++i) {
-    fibers.push_back(std::make_unique<WorkFiber>(process, context.shape, *tables, context.random.fork(), context.stop));
+    fibers.push_back(
+        std::make_unique<WorkloadFiber>(process, context.shape, *tables, context.random.fork(), context.stop));
     tasks.push_back(context.client.spawn([fiber = fibers.back().get()] { fiber->run(); }));
   }
   TreeFiber tree(process, context.shape, context.random.fork(), context.stop);

@@ -1,4 +1,5 @@
-// The workload on a real cluster without faults: the oracle has nothing to say, and everything happens.
+// Runs the workload on a real cluster without faults: the oracle must find no violation, and every activity must take
+// place.
 #include "tests/sim/workload.h"
 
 #include <thread>
@@ -6,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
+#include "client-lib/testing/cluster_test_fixture.h"
 #include "common/base/env.h"
 
 namespace loam::sim {

@@ -5,30 +5,30 @@
 namespace loam::bdtree {
 
 std::shared_ptr<const Node> NodeCache::find(TreeNodeId id) {
-  const auto found = places_.find(id);
-  if (found == places_.end()) return nullptr;
-  ages_.splice(ages_.begin(), ages_, found->second.age);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return nullptr;
+  lru_list_.splice(lru_list_.begin(), lru_list_, found->second.lru_position);
   return found->second.node;
 }
 
 void NodeCache::put(std::shared_ptr<const Node> node) {
   const TreeNodeId id = node->id();
   drop(id);
-  bytes_ += weight(*node);
-  ages_.push_front(id);
-  places_.emplace(id, Place{std::move(node), ages_.begin()});
-  while (bytes_ > limit_bytes_ && !ages_.empty()) {
-    const TreeNodeId oldest = ages_.back();
+  bytes_ += charge(*node);
+  lru_list_.push_front(id);
+  entries_.emplace(id, CachedNode{std::move(node), lru_list_.begin()});
+  while (bytes_ > limit_bytes_ && !lru_list_.empty()) {
+    const TreeNodeId oldest = lru_list_.back();
     drop(oldest);
   }
 }
 
 void NodeCache::drop(TreeNodeId id) {
-  const auto found = places_.find(id);
-  if (found == places_.end()) return;
-  bytes_ -= weight(*found->second.node);
-  ages_.erase(found->second.age);
-  places_.erase(found);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  bytes_ -= charge(*found->second.node);
+  lru_list_.erase(found->second.lru_position);
+  entries_.erase(found);
 }
 
 }  // namespace loam::bdtree

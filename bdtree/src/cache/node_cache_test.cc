@@ -12,7 +12,7 @@ std::shared_ptr<const Node> inner(uint64_t id) {
   return std::make_shared<Node>(Node::decode(TreeNodeId(id), {Version(1), base, {}}).value());
 }
 
-TEST(NodeCache, TheLeastRecentlyAskedForGoes) {
+TEST(NodeCache, DropsLeastRecentlyUsedNode) {
   NodeCache measure(SIZE_MAX);
   measure.put(inner(1));
   NodeCache cache(3 * measure.bytes());
@@ -25,7 +25,7 @@ TEST(NodeCache, TheLeastRecentlyAskedForGoes) {
   EXPECT_EQ(cache.bytes(), 3 * measure.bytes());
 }
 
-TEST(NodeCache, ANewerCopyTakesTheOldOnesPlace) {
+TEST(NodeCache, NewerCopyReplacesOlderOne) {
   NodeCache cache(SIZE_MAX);
   const auto old = inner(1);
   cache.put(old);
@@ -37,10 +37,10 @@ TEST(NodeCache, ANewerCopyTakesTheOldOnesPlace) {
   cache.drop(TreeNodeId(1));
   cache.drop(TreeNodeId(1));
   EXPECT_EQ(cache.bytes(), 0u);
-  EXPECT_EQ(old->id(), TreeNodeId(1)) << "who looks at a node keeps it";
+  EXPECT_EQ(old->id(), TreeNodeId(1)) << "a shared pointer keeps a dropped node alive";
 }
 
-TEST(NodeCache, WithoutRoomNothingIsKept) {
+TEST(NodeCache, KeepsNothingWithoutRoom) {
   NodeCache cache(0);
   cache.put(inner(1));
   EXPECT_EQ(cache.find(TreeNodeId(1)), nullptr);

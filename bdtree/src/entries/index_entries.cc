@@ -7,10 +7,12 @@
 namespace loam::bdtree {
 namespace {
 
-bool before(const IndexEntry& a, const IndexEntry& b) { return a.key != b.key ? a.key < b.key : a.from < b.from; }
+bool before(const IndexEntry& a, const IndexEntry& b) {
+  return a.key != b.key ? a.key < b.key : a.valid_from < b.valid_from;
+}
 
 bool has(const IndexEntry& entry, const Snapshot& snapshot) {
-  return snapshot.visible(entry.from) && (entry.to == Version() || !snapshot.visible(entry.to));
+  return snapshot.visible(entry.valid_from) && (entry.valid_to == Version() || !snapshot.visible(entry.valid_to));
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ Result<IndexEntries> IndexEntries::decode(std::optional<std::string_view> payloa
   return entries;
 }
 
-std::optional<Version> IndexEntries::end_of(std::string_view payload, bool shared) {
+std::optional<Version> IndexEntries::obsolete_at(std::string_view payload, bool shared) {
   Version last;
   ByteReader in(as_bytes(payload));
   while (!in.at_end() && !in.failed()) {
@@ -51,76 +53,81 @@ std::string IndexEntries::encode() const {
   ByteWriter out(bytes);
   for (const IndexEntry& entry : entries_) {
     if (!record_) out.put_varint(entry.key.value);
-    out.put_varint(entry.from.value);
-    out.put_varint(entry.to.value);
+    out.put_varint(entry.valid_from.value);
+    out.put_varint(entry.valid_to.value);
   }
   return std::string(as_text(bytes));
 }
 
-Status IndexEntries::give(Key key, TransactionId me, const Snapshot& snapshot, bool unique) {
+Status IndexEntries::insert(Key key, TransactionId me, const Snapshot& snapshot, bool unique) {
   const Version mine = version_of(me);
   bool taken = false;
   for (IndexEntry& entry : entries_) {
-    if (entry.key == key && entry.from == mine) {
-      entry.to = Version();  // given, taken, and given again
+    if (entry.key == key && entry.valid_from == mine) {
+      entry.valid_to = Version();  // the transaction has given, taken, and given the value again
       return ok_status();
     }
     if (!unique) continue;
-    const bool foreign_from = entry.from != mine && !snapshot.visible(entry.from);
-    const bool foreign_to = entry.to != Version() && entry.to != mine && !snapshot.visible(entry.to);
+    const bool foreign_from = entry.valid_from != mine && !snapshot.visible(entry.valid_from);
+    const bool foreign_to = entry.valid_to != Version() && entry.valid_to != mine && !snapshot.visible(entry.valid_to);
     if (foreign_from || foreign_to) {
       return {StatusCode::kConflict, "another transaction has just given or taken the value of a unique index"};
     }
-    taken |= entry.to == Version() && entry.key != key;
+    taken |= entry.valid_to == Version() && entry.key != key;
   }
   if (taken) return {StatusCode::kAlreadyExists, "another record has the value in a unique index"};
   if (entries_.size() >= kMaxEntries) {
-    return {StatusCode::kOverloaded, "a value of an index came and went too often while a snapshot is open; try later"};
+    return {StatusCode::kOverloaded,
+            "a value of an index changed its records too often while a snapshot is open; try later"};
   }
   put({key, mine, Version()});
   return ok_status();
 }
 
-Status IndexEntries::take(Key key, TransactionId me, const Snapshot& snapshot, bool building) {
+Status IndexEntries::remove(Key key, TransactionId me, const Snapshot& snapshot, bool building) {
   const Version mine = version_of(me);
   bool found = false;
   bool taken = false;
   for (IndexEntry& entry : entries_) {
     if (entry.key != key) continue;
-    if (entry.to == Version()) entry.to = mine;
-    found |= entry.to == mine;
-    taken |= entry.to != mine && !snapshot.visible(entry.to);
+    if (entry.valid_to == Version()) entry.valid_to = mine;
+    found |= entry.valid_to == mine;
+    taken |= entry.valid_to != mine && !snapshot.visible(entry.valid_to);
   }
   if (found) return ok_status();
   if (taken) return {StatusCode::kConflict, "another transaction has just taken the value from an index"};
-  // A finished index has an entry for every value that a record has, unless a storage node has lost its memory and with
-  // it entries of records that other nodes hold (decision 0015).
-  if (!building) return {StatusCode::kMalformed, "there is no entry of the value that the record has"};
-  // An entry that no snapshot sees and that goes with this transaction: others, who began before the index was made,
-  // may change the record when it is undone, and do not know of entries.
+  // A finished index has an entry for every value of every record, unless a storage node has lost its memory, and
+  // with it entries of records on other nodes (decision 0015).
+  if (!building) return {StatusCode::kMalformed, "the index has no entry for the value of a record"};
+  // The build has not entered the record yet. The transaction leaves an entry that no snapshot sees, as a mark for
+  // the build. An undo removes the mark completely, because transactions that began before the index may change the
+  // record afterwards, and they do not maintain entries.
   put({key, mine, mine});
   return ok_status();
 }
 
 Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
-  const auto holds = [&](const IndexEntry& entry) { return entry.to == Version() || !snapshot.visible(entry.to); };
-  // Who took the value since has left its end here.
+  const auto holds = [&](const IndexEntry& entry) {
+    return entry.valid_to == Version() || !snapshot.visible(entry.valid_to);
+  };
+  // The mark of a transaction that took the value after the snapshot of the build (remove()).
   const auto taker = std::ranges::find_if(entries_, [&](const IndexEntry& entry) {
-    return entry.key == key && entry.from == entry.to && entry.from != Version() && !snapshot.visible(entry.from);
+    return entry.key == key && entry.valid_from == entry.valid_to && entry.valid_from != Version() &&
+           !snapshot.visible(entry.valid_from);
   });
   bool there = false;
   bool ended = true;
   for (const IndexEntry& entry : entries_) {
-    if (entry.key != key || !snapshot.visible(entry.from)) continue;
+    if (entry.key != key || !snapshot.visible(entry.valid_from)) continue;
     there = true;
     ended = ended && !holds(entry);
   }
-  // One that holds says nothing of the others: who took the value before it was entered here was not asked which values
-  // were given meanwhile.
+  // Uniqueness is decided already only if the record's entry has ended. A live entry does not prove that no other
+  // record has the value: a transaction that took the value before it was entered has not checked for other records.
   const bool decided = !unique || (there && ended);
   for (const IndexEntry& entry : entries_) {
     if (decided || entry.key == key || !holds(entry)) continue;
-    if (snapshot.visible(entry.from) && entry.to == Version()) {
+    if (snapshot.visible(entry.valid_from) && entry.valid_to == Version()) {
       return {StatusCode::kAlreadyExists, "record " + std::to_string(entry.key.value) + " and record " +
                                               std::to_string(key.value) + " have the same value"};
     }
@@ -129,7 +136,7 @@ Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
   if (there) return ok_status();
   IndexEntry entered{key, Version(), Version()};
   if (taker != entries_.end()) {
-    entered.to = taker->to;
+    entered.valid_to = taker->valid_to;
     entries_.erase(taker);
   }
   put(entered);
@@ -142,36 +149,37 @@ void IndexEntries::put(const IndexEntry& entry) {
 
 void IndexEntries::undo(Key key, TransactionId me) {
   const Version mine = version_of(me);
-  std::erase_if(entries_, [&](const IndexEntry& entry) { return entry.key == key && entry.from == mine; });
+  std::erase_if(entries_, [&](const IndexEntry& entry) { return entry.key == key && entry.valid_from == mine; });
   for (IndexEntry& entry : entries_) {
-    if (entry.key == key && entry.to == mine) entry.to = Version();
+    if (entry.key == key && entry.valid_to == mine) entry.valid_to = Version();
   }
 }
 
 bool IndexEntries::collect(Version seen_by_all) {
-  bool changed =
-      std::erase_if(entries_, [&](const IndexEntry& e) { return e.to != Version() && e.to <= seen_by_all; }) > 0;
+  bool changed = std::erase_if(entries_, [&](const IndexEntry& e) {
+                   return e.valid_to != Version() && e.valid_to <= seen_by_all;
+                 }) > 0;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     const bool first = entry == entries_.begin() || std::prev(entry)->key != entry->key;
-    if (first && entry->from != Version() && entry->from <= seen_by_all) {
-      entry->from = Version();
+    if (first && entry->valid_from != Version() && entry->valid_from <= seen_by_all) {
+      entry->valid_from = Version();
       changed = true;
     }
   }
   return changed;
 }
 
-bool IndexEntries::collapse(const Snapshot& snapshot, Version durable) {
+bool IndexEntries::coalesce(const Snapshot& snapshot, Version durable) {
   const auto final = [&](const IndexEntry& entry) {
-    return entry.to != Version() && entry.from <= durable && entry.to <= durable && snapshot.visible(entry.from) &&
-           snapshot.visible(entry.to);
+    return entry.valid_to != Version() && entry.valid_from <= durable && entry.valid_to <= durable &&
+           snapshot.visible(entry.valid_from) && snapshot.visible(entry.valid_to);
   };
   const size_t before = entries_.size();
   auto last = entries_.begin();
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     if (entry == last) continue;
     if (entry->key == last->key && final(*last) && final(*entry)) {
-      last->to = std::max(last->to, entry->to);
+      last->valid_to = std::max(last->valid_to, entry->valid_to);
     } else {
       *++last = *entry;
     }

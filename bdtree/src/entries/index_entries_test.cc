@@ -20,66 +20,68 @@ Snapshot sees(uint64_t high, std::vector<Version> open = {}) {
   return Snapshot::make(Version(0), Version(high), open).value();
 }
 
-Status take(IndexEntries& entries, Key key, TransactionId me, bool building = false) {
-  return entries.take(key, me, sees(me.value - 1), building);
+Status remove(IndexEntries& entries, Key key, TransactionId me, bool building = false) {
+  return entries.remove(key, me, sees(me.value - 1), building);
 }
 
-TEST(IndexEntries, AValueIsGivenAndTaken) {
+TEST(IndexEntries, ValueIsGivenAndTaken) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(7), TransactionId(10), sees(9), true).ok());
+  ASSERT_TRUE(entries.insert(Key(7), TransactionId(10), sees(9), true).ok());
   EXPECT_TRUE(entries.visible(sees(9)).empty());
   EXPECT_EQ(entries.visible(sees(10)), std::vector{Key(7)});
-  ASSERT_TRUE(take(entries, Key(7), TransactionId(12)).ok());
+  ASSERT_TRUE(remove(entries, Key(7), TransactionId(12)).ok());
   EXPECT_EQ(entries.visible(sees(11)), std::vector{Key(7)});
   EXPECT_TRUE(entries.visible(sees(12)).empty());
-  EXPECT_EQ(take(entries, Key(8), TransactionId(12)).code(), StatusCode::kMalformed) << "what a loss has left";
+  EXPECT_EQ(remove(entries, Key(8), TransactionId(12)).code(), StatusCode::kMalformed) << "the entry was lost";
 }
 
-TEST(IndexEntries, AUniqueValueHasOneRecord) {
+TEST(IndexEntries, UniqueValueHasOneRecord) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
-  EXPECT_EQ(entries.give(Key(2), TransactionId(11), sees(9), true).code(), StatusCode::kConflict) << "10 is open";
-  EXPECT_EQ(entries.give(Key(2), TransactionId(12), sees(11), true).code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(entries.give(Key(2), TransactionId(10), sees(9), true).code(), StatusCode::kAlreadyExists) << "its own";
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(13)).ok());
-  EXPECT_EQ(entries.give(Key(2), TransactionId(14), sees(12), true).code(), StatusCode::kConflict) << "13 is open";
-  EXPECT_TRUE(entries.give(Key(2), TransactionId(13), sees(12), true).ok()) << "it took the value itself";
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), true).ok());
+  EXPECT_EQ(entries.insert(Key(2), TransactionId(11), sees(9), true).code(), StatusCode::kConflict) << "10 is open";
+  EXPECT_EQ(entries.insert(Key(2), TransactionId(12), sees(11), true).code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(entries.insert(Key(2), TransactionId(10), sees(9), true).code(), StatusCode::kAlreadyExists)
+      << "its own value at another record";
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(13)).ok());
+  EXPECT_EQ(entries.insert(Key(2), TransactionId(14), sees(12), true).code(), StatusCode::kConflict) << "13 is open";
+  EXPECT_TRUE(entries.insert(Key(2), TransactionId(13), sees(12), true).ok())
+      << "the transaction itself took the value";
   EXPECT_EQ(entries.visible(sees(13)), std::vector{Key(2)});
   EXPECT_EQ(entries.visible(sees(12)), std::vector{Key(1)});
 }
 
-TEST(IndexEntries, TellFromTheirBytesWhenAllHaveEnded) {
+TEST(IndexEntries, ObsoleteAtReadsTheEncodedEntries) {
   for (const bool shared : {false, true}) {
     auto entries = IndexEntries::decode(std::nullopt, shared ? std::nullopt : std::optional(Key(1))).value();
-    ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
-    EXPECT_EQ(IndexEntries::end_of(entries.encode(), shared), std::nullopt) << "it has the value";
-    ASSERT_TRUE(take(entries, Key(1), TransactionId(500)).ok());
-    EXPECT_EQ(IndexEntries::end_of(entries.encode(), shared), Version(500));
-    ASSERT_TRUE(entries.give(Key(1), TransactionId(600), sees(599), false).ok());
-    EXPECT_EQ(IndexEntries::end_of(entries.encode(), shared), std::nullopt);
-    ASSERT_TRUE(take(entries, Key(1), TransactionId(700)).ok());
-    EXPECT_EQ(IndexEntries::end_of(entries.encode(), shared), Version(700)) << "the last one";
-    EXPECT_EQ(IndexEntries::end_of(entries.encode().substr(1), shared), std::nullopt) << "bytes of something else";
+    ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), false).ok());
+    EXPECT_EQ(IndexEntries::obsolete_at(entries.encode(), shared), std::nullopt) << "it has the value";
+    ASSERT_TRUE(remove(entries, Key(1), TransactionId(500)).ok());
+    EXPECT_EQ(IndexEntries::obsolete_at(entries.encode(), shared), Version(500));
+    ASSERT_TRUE(entries.insert(Key(1), TransactionId(600), sees(599), false).ok());
+    EXPECT_EQ(IndexEntries::obsolete_at(entries.encode(), shared), std::nullopt);
+    ASSERT_TRUE(remove(entries, Key(1), TransactionId(700)).ok());
+    EXPECT_EQ(IndexEntries::obsolete_at(entries.encode(), shared), Version(700)) << "the highest end";
+    EXPECT_EQ(IndexEntries::obsolete_at(entries.encode().substr(1), shared), std::nullopt) << "not entries";
   }
 }
 
-TEST(IndexEntries, WhatGivesAgainAddsAnEntryOfItsOwn) {
+TEST(IndexEntries, GivingAgainAddsASeparateEntry) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(20), sees(19), false).ok());
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(20), sees(19), false).ok()) << "a call that was repeated";
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), false).ok());
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(20), sees(19), false).ok());
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(20), sees(19), false).ok()) << "a repeated call";
   EXPECT_EQ(entries.entries().size(), 2u);
   IndexEntries old = entries;
   EXPECT_TRUE(old.collect(Version(25)));
   EXPECT_EQ(IndexEntries::decode(old.encode(), std::nullopt).value().entries(), old.entries()) << "two alike";
   entries.undo(Key(1), TransactionId(20));
-  EXPECT_EQ(entries.visible(sees(30)), std::vector{Key(1)}) << "the undo took away another's entry";
+  EXPECT_EQ(entries.visible(sees(30)), std::vector{Key(1)}) << "the undo removed another transaction's entry";
 }
 
 TEST(IndexEntries, UndoTouchesOnlyItsOwnMarks) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), true).ok());
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(12)).ok());
   entries.undo(Key(1), TransactionId(11));
   EXPECT_TRUE(entries.visible(sees(12)).empty());
   entries.undo(Key(1), TransactionId(12));
@@ -88,21 +90,22 @@ TEST(IndexEntries, UndoTouchesOnlyItsOwnMarks) {
   EXPECT_TRUE(entries.empty());
 }
 
-// R9: the records may be free before the index's node can be reached to undo the changes there.
-TEST(IndexEntries, WhatAnotherHasTakenAndNotUndoneIsAConflict) {
+// The records may be reverted before the undo can reach the tree node of the index (R9, leases of storage nodes).
+TEST(IndexEntries, RemovalOfAbortedTransactionConflictsUntilUndone) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), false).ok());
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(12)).ok());
   const Snapshot open = sees(13, {Version(12)});
-  EXPECT_EQ(entries.take(Key(1), TransactionId(14), open, false).code(), StatusCode::kConflict);
+  EXPECT_EQ(entries.remove(Key(1), TransactionId(14), open, false).code(), StatusCode::kConflict);
   entries.undo(Key(1), TransactionId(12));
-  EXPECT_TRUE(entries.take(Key(1), TransactionId(14), open, false).ok());
+  EXPECT_TRUE(entries.remove(Key(1), TransactionId(14), open, false).ok());
 }
 
-// R29: while an index is built, a value may be taken that has no entry yet, and is entered later.
-TEST(IndexEntries, ABuildEntersWhatHasNoEntry) {
+// During a build a transaction may take a value that has no entry yet; the build enters it later (R29, index
+// creation).
+TEST(IndexEntries, BuildEntersRecordsWithoutAnEntry) {
   IndexEntries entries;
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(12), true).ok());
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(12), true).ok());
   ASSERT_TRUE(entries.backfill(Key(1), sees(11), true).ok());
   EXPECT_EQ(entries.visible(sees(11)), std::vector{Key(1)});
   EXPECT_TRUE(entries.visible(sees(12)).empty()) << "its end stays";
@@ -112,145 +115,146 @@ TEST(IndexEntries, ABuildEntersWhatHasNoEntry) {
   EXPECT_EQ(entries.entries().size(), 2u);
 }
 
-// Until the build's snapshot is taken, records are changed by transactions that do not know the index: an entry that
-// was made for an undone change would never end.
-TEST(IndexEntries, ATakeBeforeTheBuildLeavesNothingWhenItIsUndone) {
+// Transactions that do not know the index change records until the build takes its snapshot. So an entry that an undo
+// left behind would never end.
+TEST(IndexEntries, UndoneRemovalBeforeTheBuildLeavesNoEntry) {
   IndexEntries entries;
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(12), true).ok());
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(12), true).ok());
   entries.undo(Key(1), TransactionId(12));
   EXPECT_TRUE(entries.empty());
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(14), true).ok());
-  EXPECT_EQ(entries.take(Key(1), TransactionId(15), sees(13), true).code(), StatusCode::kConflict);
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(14), true).ok());
+  EXPECT_EQ(entries.remove(Key(1), TransactionId(15), sees(13), true).code(), StatusCode::kConflict);
   ASSERT_TRUE(entries.backfill(Key(1), sees(13), true).ok());
   entries.undo(Key(1), TransactionId(14));
-  EXPECT_EQ(entries.visible(sees(15)), std::vector{Key(1)}) << "it was entered";
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(16), true).ok());
+  EXPECT_EQ(entries.visible(sees(15)), std::vector{Key(1)}) << "the build entered it";
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(16), true).ok());
   EXPECT_EQ(entries.entries().size(), 1u);
 }
 
-TEST(IndexEntries, ABuildOfAUniqueIndexFindsTwo) {
+TEST(IndexEntries, BuildOfUniqueIndexFindsDuplicates) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), true).ok());
   EXPECT_EQ(entries.backfill(Key(2), sees(9), true).code(), StatusCode::kConflict) << "10 may still fail";
   EXPECT_EQ(entries.backfill(Key(2), sees(10), true).code(), StatusCode::kAlreadyExists);
-  EXPECT_TRUE(entries.backfill(Key(2), sees(10), false).ok()) << "it need not be unique";
+  EXPECT_TRUE(entries.backfill(Key(2), sees(10), false).ok()) << "the index is not unique";
 }
 
-TEST(IndexEntries, ABuildFindsTwoBesideATakeThatWasUndone) {
+TEST(IndexEntries, BuildFindsDuplicateAfterUndoneRemoval) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(2), TransactionId(10), sees(9), true).ok()) << "record 1 has not been entered yet";
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(12), true).ok());
+  ASSERT_TRUE(entries.insert(Key(2), TransactionId(10), sees(9), true).ok()) << "record 1 has not been entered yet";
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(12), true).ok());
   EXPECT_EQ(entries.backfill(Key(1), sees(9), true).code(), StatusCode::kConflict) << "10 and 12 may still fail";
   entries.undo(Key(1), TransactionId(12));
   EXPECT_EQ(entries.backfill(Key(1), sees(13), true).code(), StatusCode::kAlreadyExists);
-  // Where the value passes on, the one that has it is left.
-  ASSERT_TRUE(take(entries, Key(2), TransactionId(14), true).ok());
+  // After the value has moved on, only the record that has it keeps an entry.
+  ASSERT_TRUE(remove(entries, Key(2), TransactionId(14), true).ok());
   EXPECT_TRUE(entries.backfill(Key(1), sees(14), true).ok());
   EXPECT_TRUE(entries.backfill(Key(2), sees(14), true).ok());
   EXPECT_EQ(entries.visible(sees(14)), std::vector{Key(1)});
 }
 
-TEST(IndexEntries, WhatNobodySeesGoes) {
+TEST(IndexEntries, CollectsEntriesThatNoSnapshotSees) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
-  ASSERT_TRUE(entries.give(Key(2), TransactionId(14), sees(13), true).ok());
-  EXPECT_TRUE(entries.collect(Version(11))) << "from becomes 0";
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), true).ok());
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(12)).ok());
+  ASSERT_TRUE(entries.insert(Key(2), TransactionId(14), sees(13), true).ok());
+  EXPECT_TRUE(entries.collect(Version(11))) << "valid_from becomes 0";
   EXPECT_FALSE(entries.collect(Version(11)));
   EXPECT_EQ(entries.visible(sees(11)), std::vector{Key(1)});
   EXPECT_TRUE(entries.collect(Version(13)));
   EXPECT_EQ(entries.entries(), (std::vector{IndexEntry{Key(2), Version(14), Version()}}));
 }
 
-TEST(IndexEntries, TooManyAreRefused) {
+TEST(IndexEntries, RejectsTooManyEntries) {
   IndexEntries entries;
   uint64_t id = 1;
   Status status;
   while (status.ok() && id < 1'000) {
-    status = entries.give(Key(1), TransactionId(id), sees(id - 1), true);
-    if (status.ok()) status = take(entries, Key(1), TransactionId(id + 1));
+    status = entries.insert(Key(1), TransactionId(id), sees(id - 1), true);
+    if (status.ok()) status = remove(entries, Key(1), TransactionId(id + 1));
     id += 2;
   }
   EXPECT_EQ(status.code(), StatusCode::kOverloaded);
   EXPECT_EQ(entries.entries().size(), IndexEntries::kMaxEntries);
   EXPECT_LE(entries.encode().size(), 4'096u) << "the payload of a tree";
   EXPECT_TRUE(entries.collect(Version(id)));
-  EXPECT_TRUE(entries.give(Key(1), TransactionId(id), sees(id - 1), true).ok());
+  EXPECT_TRUE(entries.insert(Key(1), TransactionId(id), sees(id - 1), true).ok());
 }
 
 // A snapshot from before the first change stays open, so nothing is collected.
-TEST(IndexEntries, ARecordThatTogglesKeepsAFewEntries) {
+TEST(IndexEntries, TogglingRecordKeepsFewEntries) {
   IndexEntries entries = IndexEntries::decode(std::nullopt, Key(1)).value();
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), false).ok());
   const Snapshot old = sees(10);
   uint64_t id = 11;
   for (int toggle = 0; toggle < 5'000; ++toggle) {
     for (const bool takes : {true, false}) {
       const TransactionId me(id);
       const Snapshot now = sees(id - 1);
-      entries.collapse(now, now.high());
-      ASSERT_TRUE((takes ? entries.take(Key(1), me, now, false) : entries.give(Key(1), me, now, false)).ok()) << toggle;
-      if (toggle % 7 == 3) {  // its undo leaves the entries as they were
+      entries.coalesce(now, now.high());
+      ASSERT_TRUE((takes ? entries.remove(Key(1), me, now, false) : entries.insert(Key(1), me, now, false)).ok())
+          << toggle;
+      if (toggle % 7 == 3) {  // an aborted change; its undo restores the entries
         const Snapshot later = sees(id);
         entries.undo(Key(1), me);
         EXPECT_EQ(!entries.visible(later).empty(), takes) << toggle;
         ++id;
         const TransactionId again(id);
         const Snapshot then = sees(id - 1);
-        ASSERT_TRUE((takes ? take(entries, Key(1), again) : entries.give(Key(1), again, then, false)).ok());
+        ASSERT_TRUE((takes ? remove(entries, Key(1), again) : entries.insert(Key(1), again, then, false)).ok());
       }
       ++id;
       ASSERT_LE(entries.entries().size(), 3u) << toggle;
     }
-    ASSERT_EQ(entries.visible(old), std::vector{Key(1)}) << "the old snapshot's";
+    ASSERT_EQ(entries.visible(old), std::vector{Key(1)}) << "the old snapshot sees it";
     ASSERT_EQ(entries.visible(sees(id)), std::vector{Key(1)});
   }
 }
 
-TEST(IndexEntries, WhatIsNotFinalIsNotMerged) {
+TEST(IndexEntries, MergesOnlyFinalEntries) {
   IndexEntries entries;
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
-  ASSERT_TRUE(entries.give(Key(1), TransactionId(14), sees(13), false).ok());
-  ASSERT_TRUE(take(entries, Key(1), TransactionId(16)).ok());
-  ASSERT_TRUE(entries.give(Key(2), TransactionId(17), sees(16), false).ok());
-  EXPECT_FALSE(entries.collapse(sees(15), Version(15))) << "16 may be undone";
-  EXPECT_FALSE(entries.collapse(sees(20, {Version(14)}), Version(20))) << "14 is open";
-  EXPECT_FALSE(entries.collapse(sees(20), Version(15))) << "a loss of power may take 16 back";
-  EXPECT_TRUE(entries.collapse(sees(16), Version(16)));
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), false).ok());
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(12)).ok());
+  ASSERT_TRUE(entries.insert(Key(1), TransactionId(14), sees(13), false).ok());
+  ASSERT_TRUE(remove(entries, Key(1), TransactionId(16)).ok());
+  ASSERT_TRUE(entries.insert(Key(2), TransactionId(17), sees(16), false).ok());
+  EXPECT_FALSE(entries.coalesce(sees(15), Version(15))) << "16 may be undone";
+  EXPECT_FALSE(entries.coalesce(sees(20, {Version(14)}), Version(20))) << "14 is open";
+  EXPECT_FALSE(entries.coalesce(sees(20), Version(15))) << "a power failure may take 16 back";
+  EXPECT_TRUE(entries.coalesce(sees(16), Version(16)));
   EXPECT_EQ(entries.entries(),
             (std::vector{IndexEntry{Key(1), Version(10), Version(16)}, IndexEntry{Key(2), Version(17), Version()}}));
-  EXPECT_FALSE(entries.collapse(sees(20), Version(20))) << "another record's, and one that has not ended";
+  EXPECT_FALSE(entries.coalesce(sees(20), Version(20))) << "an entry of another record, and one that has not ended";
   IndexEntries none;
-  EXPECT_FALSE(none.collapse(sees(1), Version(1)));
+  EXPECT_FALSE(none.coalesce(sees(1), Version(1)));
 }
 
-// A transaction with an old snapshot gets kConflict for what it does not see, and never that another has the value.
-TEST(IndexEntries, AUniqueValueConflictsAsBeforeItsEntriesWereMerged) {
+// A transaction with an old snapshot gets kConflict for changes that it does not see, and never kAlreadyExists.
+TEST(IndexEntries, MergedEntriesKeepConflictsOfUniqueValues) {
   for (const bool ended : {false, true}) {
     IndexEntries entries;
-    ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
-    ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
+    ASSERT_TRUE(entries.insert(Key(1), TransactionId(10), sees(9), true).ok());
+    ASSERT_TRUE(remove(entries, Key(1), TransactionId(12)).ok());
     const Snapshot free = sees(13);
-    ASSERT_TRUE(entries.give(Key(1), TransactionId(14), sees(13), true).ok());
-    ASSERT_TRUE(take(entries, Key(1), TransactionId(16)).ok());
+    ASSERT_TRUE(entries.insert(Key(1), TransactionId(14), sees(13), true).ok());
+    ASSERT_TRUE(remove(entries, Key(1), TransactionId(16)).ok());
     if (!ended) {
-      ASSERT_TRUE(entries.give(Key(1), TransactionId(18), sees(17), true).ok());
+      ASSERT_TRUE(entries.insert(Key(1), TransactionId(18), sees(17), true).ok());
     }
-    ASSERT_TRUE(entries.collapse(sees(18), Version(18)));
-    EXPECT_EQ(entries.give(Key(2), TransactionId(20), free, true).code(), StatusCode::kConflict);
-    EXPECT_EQ(entries.give(Key(2), TransactionId(21), sees(18), true).code(),
+    ASSERT_TRUE(entries.coalesce(sees(18), Version(18)));
+    EXPECT_EQ(entries.insert(Key(2), TransactionId(20), free, true).code(), StatusCode::kConflict);
+    EXPECT_EQ(entries.insert(Key(2), TransactionId(21), sees(18), true).code(),
               ended ? StatusCode::kOk : StatusCode::kAlreadyExists);
   }
 }
 
-TEST(IndexEntries, BytesOfAnyKind) {
+TEST(IndexEntries, DecodesAnyBytesSafely) {
   Random random(testing::test_seed(1));
   for (const bool named : {false, true}) {
     IndexEntries entries = IndexEntries::decode(std::nullopt, named ? std::optional(Key(5)) : std::nullopt).value();
     for (uint64_t id = 1; id < 9; ++id) {
       ASSERT_TRUE(
-          entries.give(named ? Key(5) : Key(id % 3), TransactionId(id << (8 * (id - 1))), sees(id), false).ok());
+          entries.insert(named ? Key(5) : Key(id % 3), TransactionId(id << (8 * (id - 1))), sees(id), false).ok());
     }
     const std::string bytes = entries.encode();
     const auto record = named ? std::optional(Key(5)) : std::nullopt;
@@ -266,11 +270,12 @@ TEST(IndexEntries, BytesOfAnyKind) {
   }
 }
 
-/// Transactions that move records between values, as many at once as may be, some aborted. Of each record the claim
-/// decides, as it does on the nodes; the index must say in every snapshot what the records say.
+/// Concurrent transactions that move records between values; some of them abort. The claim of a record decides
+/// between writers, as at a storage node. In every snapshot the index must agree with the records.
 struct IndexModelCase {
   bool unique = false;
-  /// Writers merge entries, as a commit does: then lookups find records besides, which the look at the record refuses.
+  /// Writers merge entries, as a commit does. Lookups then find additional records, which the check of the record
+  /// drops.
   bool collapses = false;
 };
 
@@ -286,7 +291,7 @@ class IndexModel : public ::testing::TestWithParam<IndexModelCase> {
     bool failed = false;
   };
   struct Versions {
-    std::map<uint64_t, int> values;  // by transaction; aborted ones are taken out
+    std::map<uint64_t, int> values;  // by transaction, without aborted ones
     uint64_t claimed_by = 0;
   };
 
@@ -319,21 +324,21 @@ class IndexModel : public ::testing::TestWithParam<IndexModelCase> {
     t.writes[key] = {old, value};
     if (old >= 0) {
       IndexEntries& entries = place(old, key);
-      if (collapses_) entries.collapse(t.snapshot, t.snapshot.high());
-      ASSERT_TRUE(entries.take(key, t.id, t.snapshot, false).ok());
+      if (collapses_) entries.coalesce(t.snapshot, t.snapshot.high());
+      ASSERT_TRUE(entries.remove(key, t.id, t.snapshot, false).ok());
       if (random_.one_in(3)) {
-        const auto end = IndexEntries::end_of(entries.encode(), true);
+        const auto end = IndexEntries::obsolete_at(entries.encode(), true);
         const bool all_ended = end && *end <= seen_by_all();
         entries.collect(seen_by_all());
-        EXPECT_EQ(entries.empty(), all_ended) << "what a tree drops by itself";
+        EXPECT_EQ(entries.empty(), all_ended) << "the tree drops the key by itself";
       }
       if (random_.one_in(5)) {
-        ASSERT_TRUE(entries.take(key, t.id, t.snapshot, false).ok());
+        ASSERT_TRUE(entries.remove(key, t.id, t.snapshot, false).ok());
       }
     }
     if (value < 0) return;
-    if (collapses_) place(value, key).collapse(t.snapshot, t.snapshot.high());
-    const Status given = place(value, key).give(key, t.id, t.snapshot, unique_);
+    if (collapses_) place(value, key).coalesce(t.snapshot, t.snapshot.high());
+    const Status given = place(value, key).insert(key, t.id, t.snapshot, unique_);
     if (!given.ok()) {
       EXPECT_TRUE(unique_) << given.to_string();
       // A violation that the snapshot shows must be one.
@@ -389,7 +394,7 @@ class IndexModel : public ::testing::TestWithParam<IndexModelCase> {
   uint64_t next_ = 1;
 };
 
-TEST_P(IndexModel, SaysInEverySnapshotWhatTheRecordsSay) {
+TEST_P(IndexModel, AgreesWithTheRecordsInEverySnapshot) {
   uint64_t committed = 0;
   for (int step = 0; step < 20'000 && !HasFailure(); ++step) {
     const uint64_t what = random_.below(10);
@@ -417,10 +422,10 @@ TEST_P(IndexModel, SaysInEverySnapshotWhatTheRecordsSay) {
     open_.pop_back();
   }
   for (auto& [at, entries] : index_) {
-    const auto end = IndexEntries::end_of(entries.encode(), true);
+    const auto end = IndexEntries::obsolete_at(entries.encode(), true);
     const bool all_ended = end && *end <= seen_by_all();
     entries.collect(seen_by_all());
-    EXPECT_EQ(entries.empty(), all_ended) << "what a tree drops by itself";
+    EXPECT_EQ(entries.empty(), all_ended) << "the tree drops the key by itself";
     EXPECT_LE(entries.entries().size(), 1u) << "entries that no snapshot sees stay";
   }
   check(now());

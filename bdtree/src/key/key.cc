@@ -9,18 +9,18 @@ namespace loam::bdtree {
 namespace {
 
 constexpr uint8_t kEnd = 0x00;
-/// Followed by 01 for the byte 00, by 02 for the byte 01.
+/// Followed by 01 it stands for the byte 00, followed by 02 for the byte 01.
 constexpr uint8_t kEscape = 0x01;
 constexpr uint8_t kNullTag = 0x00;
 constexpr uint8_t kValueTag = 0x01;
 
-Status refused(size_t part, const std::string& what) {
+Status invalid_part(size_t part, const std::string& what) {
   return {StatusCode::kInvalidArgument, "key part " + std::to_string(part + 1) + " " + what};
 }
 
 std::string name(FieldType type) { return std::string(to_string(type)); }
 
-/// Order-preserving image, the same order as order_key() of common/schema in the unsigned numbers.
+/// Maps a number to an unsigned number of the same order, which is that of order_key() in common/schema.
 template <class Float, class Bits = std::conditional_t<sizeof(Float) == 8, uint64_t, uint32_t>>
 Bits image_of_float(Float x) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
@@ -29,7 +29,7 @@ Bits image_of_float(Float x) {
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
-/// The reverse; gives a number for images of none, too.
+/// The inverse of image_of_float(). Any image gives some number.
 template <class Float, class Bits>
 Float float_of_image(Bits image) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
@@ -37,13 +37,13 @@ Float float_of_image(Bits image) {
   return std::bit_cast<Float>((image & kSign) != 0 ? image ^ kSign : ~image);
 }
 
-/// The low `width` bytes of a two's complement with their sign bit flipped.
+/// Flips the sign bit of a two's complement number of `width` bytes.
 uint64_t flip_sign(uint64_t x, size_t width) {
   const size_t unused = 64 - 8 * width;
   return (x << unused ^ uint64_t{1} << 63) >> unused;
 }
 
-/// Of a value with a fixed width: a number of so many bytes in the order of the values.
+/// Maps a value of fixed width to an unsigned number of that width, in the order of the values.
 uint64_t image_of(const Value& value) {
   switch (value.type()) {
     case FieldType::kUint64:
@@ -57,7 +57,7 @@ uint64_t image_of(const Value& value) {
   }
 }
 
-/// The reverse; an image that no value has gives a value with another image.
+/// The inverse of image_of(). An image that no value has gives a value with another image, which the caller detects.
 Value value_of(FieldType type, uint64_t image) {
   const uint64_t bits = flip_sign(image, fixed_width(type));
   switch (type) {
@@ -96,16 +96,16 @@ void put_escaped(std::string& out, std::string_view text) {
   out.append(text, copied);
 }
 
-/// Why the value cannot be this part.
+/// Checks that the value fits the part.
 Status check(const KeyPart& part, const Value& value, size_t index) {
   if (value.is_null()) {
-    return part.nullable ? ok_status() : refused(index, "(" + name(part.type) + ") is NULL, which it may not be");
+    return part.nullable ? ok_status() : invalid_part(index, "(" + name(part.type) + ") is NULL but not nullable");
   }
   if (value.type() == part.type) return ok_status();
-  return refused(index, "is of type " + name(part.type) + ", not " + name(value.type()));
+  return invalid_part(index, "is of type " + name(part.type) + ", not " + name(value.type()));
 }
 
-/// One part's value; `open_end`: a text of which more may follow.
+/// Appends the value of one part. `open_end`: a text without its terminator, because it is only a prefix.
 void put_part(std::string& out, const KeyPart& part, const Value& value, bool open_end) {
   const size_t begin = out.size();
   if (part.nullable) put(out, value.is_null() ? kNullTag : kValueTag);
@@ -119,15 +119,15 @@ void put_part(std::string& out, const KeyPart& part, const Value& value, bool op
   for (size_t i = begin; i < out.size(); ++i) out[i] = static_cast<char>(~out[i]);
 }
 
-/// Takes parts off the bytes of a key.
+/// Reads the parts of a key one after the other.
 class PartReader {
  public:
   explicit PartReader(Bytes key) : rest_(key) {}
 
-  /// Bytes that are left.
+  /// Number of unread bytes.
   size_t left() const { return rest_.size(); }
 
-  /// Null for success, or what is wrong.
+  /// Reads one part. Returns null, or a description of the fault.
   const char* take(const KeyPart& part, Value& value) {
     inverted_ = part.descending ? 0xff : 0;
     uint8_t tag = kValueTag;
@@ -194,7 +194,7 @@ Result<KeyCodec> KeyCodec::make(std::vector<KeyPart> parts) {
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     const FieldType type = parts[i].type;
-    if (!is_field_type(type) && type != FieldType::kUint64) return refused(i, "cannot be of type " + name(type));
+    if (!is_field_type(type) && type != FieldType::kUint64) return invalid_part(i, "cannot be of type " + name(type));
   }
   return KeyCodec(std::move(parts));
 }
@@ -205,12 +205,12 @@ Status KeyCodec::append(std::span<const Value> values, bool open_end, std::strin
                                               std::to_string(parts_.size()) +
                                               (parts_.size() == 1 ? " part" : " parts")};
   }
-  // All is looked at before anything is written: `out` stays as it is after an error.
+  // All values are checked before the first one is written, so that `out` is unchanged after an error.
   for (size_t i = 0; i < values.size(); ++i) {
     LOAM_RETURN_IF_ERROR(check(parts_[i], values[i], i));
     const bool whole = !open_end || i + 1 != values.size();
     if (whole && values[i].type() == FieldType::kText && !is_utf8(values[i].as_text())) {
-      return refused(i, "is text that is not UTF-8");
+      return invalid_part(i, "is text that is not UTF-8");
     }
   }
   for (size_t i = 0; i < values.size(); ++i) put_part(out, parts_[i], values[i], open_end && i + 1 == values.size());
@@ -228,9 +228,9 @@ Status KeyCodec::encode(std::span<const Value> values, std::string& out) const {
   const size_t size = out.size() - begin;
   if (size <= kMaxKeyBytes) return ok_status();
   out.resize(begin);
-  return {StatusCode::kInvalidArgument, "the key takes " + std::to_string(size) + " bytes, at most " +
+  return {StatusCode::kInvalidArgument, "the key takes " + std::to_string(size) + " bytes, but the limit is " +
                                             std::to_string(kMaxKeyBytes) +
-                                            " are possible: shorten the values or index fewer fields"};
+                                            ": shorten the values or index fewer fields"};
 }
 
 Status KeyCodec::encode_prefix(std::span<const Value> values, std::string& out) const {
@@ -242,7 +242,7 @@ Status KeyCodec::encode_prefix(std::span<const Value> values, std::string& out) 
 
 Status KeyCodec::encode_text_prefix(std::span<const Value> values, std::string& out) const {
   if (values.empty() || !is_variable(values.back().type())) {
-    return {StatusCode::kInvalidArgument, "the search for a beginning needs a text or blob as its last value"};
+    return {StatusCode::kInvalidArgument, "a prefix search needs a text or blob as its last value"};
   }
   const size_t begin = out.size();
   LOAM_RETURN_IF_ERROR(append(values, true, out));

@@ -82,7 +82,7 @@ std::vector<Value> ascending(FieldType type) {
   return values;
 }
 
-/// The order of two numbers or texts, written down once more, apart from the product's.
+/// The order of two numbers or texts, independent of the product's code.
 int plain_order(const Value& a, const Value& b) {
   const auto by_less = [](auto x, auto y) { return x < y ? -1 : y < x ? 1 : 0; };
   if (a.is_null() || b.is_null()) return by_less(!a.is_null(), !b.is_null());
@@ -143,7 +143,7 @@ std::string encoded(const KeyCodec& codec, const Row& row) {
   return key;
 }
 
-/// Mostly small alphabets, so that equal values, and values that begin others, meet.
+/// Mostly values over small alphabets, so that equal values and prefixes of values occur.
 std::string random_bytes(Random& random, size_t max_size) {
   std::string bytes(random.below(max_size + 1), '\0');
   const uint64_t alphabet = random.one_in(3) ? 128 : 4;
@@ -192,16 +192,16 @@ Row random_row(Random& random, const std::vector<KeyPart>& parts) {
   return row;
 }
 
-/// Often shares its first parts with another row.
+/// A row that often shares its first parts with another row.
 Row random_neighbour(Random& random, const std::vector<KeyPart>& parts, const Row& other) {
   Row row = random_row(random, parts);
   std::copy_n(other.begin(), random.below(parts.size() + 1), row.begin());
   return row;
 }
 
-/// decode() took the bytes or said that they are no key; what it took encodes to the same bytes.
+/// Checks that decode() either rejects the bytes, or returns values that encode to the same bytes.
 void check_decoding(const KeyCodec& codec, std::string_view key) {
-  // A copy of exactly the size, so that the address sanitizer sees every read behind it.
+  // A copy of exactly this size, so that the address sanitizer detects every read behind it.
   const auto copy = std::make_unique<std::byte[]>(key.size());
   std::copy_n(as_bytes(key).data(), key.size(), copy.get());
   const Result<Row> row = codec.decode(Bytes(copy.get(), key.size()));
@@ -212,7 +212,7 @@ void check_decoding(const KeyCodec& codec, std::string_view key) {
   ASSERT_EQ(hex(encoded(codec, *row)), hex(key)) << shown(*row);
 }
 
-TEST(BdtreeKey, BytesAreWhatTheHeaderSays) {
+TEST(BdtreeKey, EncodesAsTheHeaderSays) {
   const struct {
     KeyPart part;
     Value value;
@@ -263,7 +263,7 @@ TEST(BdtreeKey, OrderWithinEachType) {
   }
 }
 
-TEST(BdtreeKey, RandomKeysKeepTheOrderAndComeBack) {
+TEST(BdtreeKey, RandomKeysKeepTheOrderAndRoundTrip) {
   Random random(testing::test_seed(std::random_device()()));
   std::array<int, 3> seen{};
   for (int i = 0; i < 3'000; ++i) {
@@ -286,10 +286,10 @@ TEST(BdtreeKey, RandomKeysKeepTheOrderAndComeBack) {
       a = b;
     }
   }
-  EXPECT_GT(*std::min_element(seen.begin(), seen.end()), 1'000) << "each order has to occur";
+  EXPECT_GT(*std::min_element(seen.begin(), seen.end()), 1'000) << "each order must occur";
 }
 
-TEST(BdtreeKey, TextsWithASharedBeginning) {
+TEST(BdtreeKey, OrdersTextsWithACommonPrefix) {
   Random random(testing::test_seed(std::random_device()()));
   for (const bool descending : {false, true}) {
     const std::vector<KeyPart> parts = {{FieldType::kBlob, false, descending}, {FieldType::kInt16}};
@@ -311,7 +311,7 @@ TEST(BdtreeKey, TextsWithASharedBeginning) {
   }
 }
 
-TEST(BdtreeKey, NumbersThatStandForTheirEquals) {
+TEST(BdtreeKey, EqualNumbersHaveOneEncoding) {
   const KeyCodec keys = codec({{FieldType::kFloat32}, {FieldType::kFloat64}});
   const Row row = {Value::float32(-std::numeric_limits<float>::quiet_NaN()), Value::float64(-0.0)};
   const Row back = keys.decode(as_bytes(encoded(keys, row))).value();
@@ -333,7 +333,7 @@ TEST(BdtreeKey, LongKeys) {
   EXPECT_TRUE(compare(as_bytes(key), as_bytes(encoded(keys, other))) < 0);
 
   std::string out = "as it was";
-  other[1] = Value::text(std::string(text_bytes - 1, 'x') + '\1');  // an escape makes two of it
+  other[1] = Value::text(std::string(text_bytes - 1, 'x') + '\1');  // its escape takes two bytes
   const Status refused = keys.encode(other, out);
   EXPECT_EQ(refused, StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("1025"), std::string_view::npos) << refused.message();
@@ -342,7 +342,7 @@ TEST(BdtreeKey, LongKeys) {
   EXPECT_EQ(keys.decode(as_bytes(key + key)).code(), StatusCode::kMalformed);
 }
 
-TEST(BdtreeKey, PrefixesThatAreTooLongForAnyKeyStillBoundRanges) {
+TEST(BdtreeKey, PrefixesLongerThanAnyKeyStillBoundRanges) {
   for (const bool descending : {false, true}) {
     const KeyCodec keys = codec({{FieldType::kBlob, false, descending}});
     std::vector<std::string> stored;
@@ -369,7 +369,7 @@ TEST(BdtreeKey, PrefixesThatAreTooLongForAnyKeyStillBoundRanges) {
   }
 }
 
-/// How many of all rows are in the range of `prefix`; they have to be those that `belongs` names.
+/// Counts the rows in the range of `prefix`, and checks that they are those for which `belongs` is true.
 size_t check_range(const KeyCodec& keys, const std::vector<Row>& rows, const std::string& prefix, auto belongs) {
   const std::string after = after_prefix(prefix);
   size_t found = 0;
@@ -426,7 +426,7 @@ TEST(BdtreeKey, AfterPrefix) {
   EXPECT_EQ(after_prefix("\xff\xfe\xff"), "\xff\xff");
 }
 
-TEST(BdtreeKey, DecodeOfTruncationsAndOfBytesBehind) {
+TEST(BdtreeKey, RejectsTruncatedKeysAndTrailingBytes) {
   Random random(testing::test_seed(std::random_device()()));
   for (int i = 0; i < 500; ++i) {
     const std::vector<KeyPart> parts = random_parts(random);
@@ -434,13 +434,14 @@ TEST(BdtreeKey, DecodeOfTruncationsAndOfBytesBehind) {
     const std::string key = encoded(keys, random_row(random, parts));
     for (size_t size = 0; size < key.size(); ++size) {
       check_decoding(keys, key.substr(0, size));
-      ASSERT_EQ(keys.decode(as_bytes(key.substr(0, size))).code(), StatusCode::kMalformed) << "no key begins another";
+      ASSERT_EQ(keys.decode(as_bytes(key.substr(0, size))).code(), StatusCode::kMalformed)
+          << "no key is a prefix of another one";
     }
     ASSERT_EQ(keys.decode(as_bytes(key + 'x')).code(), StatusCode::kMalformed);
   }
 }
 
-TEST(BdtreeKey, DecodeOfAnyBytes) {
+TEST(BdtreeKey, DecodesAnyBytesSafely) {
   Random random(testing::test_seed(std::random_device()()));
   for (int i = 0; i < 20'000; ++i) {
     const std::vector<KeyPart> parts = random_parts(random, 3);
@@ -455,7 +456,7 @@ TEST(BdtreeKey, DecodeOfAnyBytes) {
   }
 }
 
-TEST(BdtreeKey, DecodeRefusesWhatEncodeDoesNotGive) {
+TEST(BdtreeKey, DecodeRejectsBytesThatEncodeDoesNotProduce) {
   using namespace std::string_view_literals;
   const struct {
     KeyPart part;
@@ -480,7 +481,7 @@ TEST(BdtreeKey, DecodeRefusesWhatEncodeDoesNotGive) {
   }
 }
 
-TEST(BdtreeKey, Refusals) {
+TEST(BdtreeKey, RejectsInvalidValues) {
   EXPECT_EQ(KeyCodec::make({}).code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(KeyCodec::make(std::vector<KeyPart>(kMaxKeyParts)).ok());
   const auto many = KeyCodec::make(std::vector<KeyPart>(kMaxKeyParts + 1));
@@ -521,11 +522,11 @@ TEST(BdtreeKey, Refusals) {
   EXPECT_TRUE(keys.encode_text_prefix({{Value::int16(1), Value::text("\xc3")}}, out).ok()) << "half a character";
 }
 
-TEST(BdtreeKey, CompareIsTheOrderOfMemcmpAndTheFirstSliceItsBeginning) {
+TEST(BdtreeKey, CompareAndFirstSliceAgreeWithMemcmp) {
   Random random(testing::test_seed(std::random_device()()));
   for (size_t a_size = 0; a_size <= 40; ++a_size) {
     for (size_t b_size = 0; b_size <= 40; ++b_size) {
-      // Of exactly their size, so that the address sanitizer sees every read outside of them.
+      // Copies of exactly this size, so that the address sanitizer detects every read outside of them.
       const auto a = std::make_unique<char[]>(a_size), b = std::make_unique<char[]>(b_size);
       const std::string_view a_text(a.get(), a_size), b_text(b.get(), b_size);
       for (int i = 0; i < 40; ++i) {

@@ -17,16 +17,18 @@ constexpr uint8_t kHasHigh = 1;
 constexpr uint8_t kFrozen = 2;
 constexpr size_t kHeaderBytes = 26;
 constexpr size_t kOffsetBytes = 2;
-constexpr size_t kChangeBytes = 5;
-/// Of the processor's cache.
-constexpr size_t kSlicesALine = 8;
+constexpr size_t kDeltaRecordBytes = 5;
+/// Slices (8 bytes each) in one line of the processor's cache.
+constexpr size_t kSlicesPerCacheLine = 8;
 
 size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-/// What both bounds begin with, everything between them begins with.
-size_t shared_bytes(const NodeFrame& frame) { return frame.high ? common_prefix(frame.low, *frame.high) : 0; }
+/// Every key between two bounds begins with the bounds' common prefix.
+size_t shared_prefix_bytes(const NodeHeader& header) {
+  return header.high ? common_prefix(header.low, *header.high) : 0;
+}
 
 uint16_t read_u16(Bytes bytes, size_t at) {
   uint16_t value = 0;
@@ -38,20 +40,21 @@ std::string_view part(Bytes bytes, size_t from, size_t size) { return as_text(by
 
 /// Every part lies in a node of at most kMaxNodeBytes, which encode_base() has checked, or is a key or payload whose
 /// length Tree has checked.
-uint16_t short_of(size_t size) {
+uint16_t to_u16(size_t size) {
   LOAM_CHECK(size <= std::numeric_limits<uint16_t>::max(), "a part of a tree node is too long");
   return static_cast<uint16_t>(size);
 }
 
-void put_change(ByteWriter& out, std::string_view key, std::optional<std::string_view> payload) {
+void put_delta_record(ByteWriter& out, std::string_view key, std::optional<std::string_view> payload) {
   out.put<uint8_t>(payload ? 1 : 0);
-  out.put(short_of(key.size()));
-  out.put(short_of(payload ? payload->size() : 0));
+  out.put(to_u16(key.size()));
+  out.put(to_u16(payload ? payload->size() : 0));
   out.put_raw(as_bytes(key));
   if (payload) out.put_raw(as_bytes(*payload));
 }
 
-/// Place of the first number that is not below. No jump depends on a comparison: half of them would be a surprise.
+/// Index of the first number that is not below `wanted`. The loop has no branch that depends on a comparison, because
+/// the processor would mispredict half of them.
 size_t first_not_below(std::span<const uint64_t> rising, uint64_t wanted) {
   const uint64_t* at = rising.data();
   size_t n = rising.size();
@@ -65,40 +68,40 @@ Status malformed(TreeNodeId id, const char* what) {
 
 }  // namespace
 
-size_t base_bytes(const NodeFrame& frame, const std::vector<EntryView>& entries) {
-  const size_t prefix = shared_bytes(frame);
-  size_t bytes =
-      kHeaderBytes + frame.low.size() + (frame.high ? frame.high->size() : 0) + (2 * entries.size() + 1) * kOffsetBytes;
+size_t base_bytes(const NodeHeader& header, const std::vector<EntryView>& entries) {
+  const size_t prefix = shared_prefix_bytes(header);
+  size_t bytes = kHeaderBytes + header.low.size() + (header.high ? header.high->size() : 0) +
+                 (2 * entries.size() + 1) * kOffsetBytes;
   for (const EntryView& entry : entries) bytes += entry.key.size() - prefix + entry.payload.size();
   return bytes;
 }
 
-Buffer encode_base(const NodeFrame& frame, const std::vector<EntryView>& entries) {
-  const size_t prefix = shared_bytes(frame);
-  const size_t bytes = base_bytes(frame, entries);
+Buffer encode_base(const NodeHeader& header, const std::vector<EntryView>& entries) {
+  const size_t prefix = shared_prefix_bytes(header);
+  const size_t bytes = base_bytes(header, entries);
   // decode() refuses stored bytes above kMaxStoredBytes, and Tree bounds what it adds to them (kMaxStoredBytes).
   LOAM_CHECK(bytes <= kMaxNodeBytes, "a tree node is too large");
   Buffer base;
   base.reserve(bytes);
   ByteWriter out(base);
-  out.put(short_of(entries.size()));
-  out.put(frame.level);
-  out.put(static_cast<uint8_t>((frame.high ? kHasHigh : 0) | (frame.frozen ? kFrozen : 0)));
-  out.put(short_of(prefix));
-  out.put(short_of(frame.low.size()));
-  out.put(short_of(frame.high ? frame.high->size() : 0));
-  out.put(frame.right.value);
-  out.put(frame.owner);
-  out.put_raw(as_bytes(frame.low));
-  if (frame.high) out.put_raw(as_bytes(*frame.high));
+  out.put(to_u16(entries.size()));
+  out.put(header.level);
+  out.put(static_cast<uint8_t>((header.high ? kHasHigh : 0) | (header.frozen ? kFrozen : 0)));
+  out.put(to_u16(prefix));
+  out.put(to_u16(header.low.size()));
+  out.put(to_u16(header.high ? header.high->size() : 0));
+  out.put(header.right.value);
+  out.put(header.owner);
+  out.put_raw(as_bytes(header.low));
+  if (header.high) out.put_raw(as_bytes(*header.high));
   size_t heap_at = out.size() + (2 * entries.size() + 1) * kOffsetBytes;
   for (const EntryView& entry : entries) {
-    out.put(short_of(heap_at));
+    out.put(to_u16(heap_at));
     heap_at += entry.key.size() - prefix;
-    out.put(short_of(heap_at));
+    out.put(to_u16(heap_at));
     heap_at += entry.payload.size();
   }
-  out.put(short_of(heap_at));
+  out.put(to_u16(heap_at));
   for (const EntryView& entry : entries) {
     out.put_raw(as_bytes(entry.key.substr(prefix)));
     out.put_raw(as_bytes(entry.payload));
@@ -119,33 +122,34 @@ Result<Node> Node::decode(TreeNodeId id, StoredNode stored) {
 Status Node::parse_base() {
   ByteReader in(stored_.base);
   count_ = in.get<uint16_t>();
-  frame_.level = in.get<uint8_t>();
+  header_.level = in.get<uint8_t>();
   const auto flags = in.get<uint8_t>();
   prefix_bytes_ = in.get<uint16_t>();
   const auto low_bytes = in.get<uint16_t>();
   const auto high_bytes = in.get<uint16_t>();
-  frame_.right = TreeNodeId(in.get<uint64_t>());
-  frame_.owner = in.get<uint64_t>();
-  frame_.low = std::string(as_text(in.get_raw(low_bytes)));
+  header_.right = TreeNodeId(in.get<uint64_t>());
+  header_.owner = in.get<uint64_t>();
+  header_.low = std::string(as_text(in.get_raw(low_bytes)));
   const Bytes high = in.get_raw(high_bytes);
-  table_at_ = in.position();
+  offsets_at_ = in.position();
   in.get_raw((2 * count_ + 1) * kOffsetBytes);
   if (in.failed() || stored_.base.size() > kMaxNodeBytes) return malformed(id_, "it ends early, or is too long");
-  frame_.frozen = (flags & kFrozen) != 0;
-  frame_.high = (flags & kHasHigh) != 0 ? std::optional(std::string(as_text(high))) : std::nullopt;
-  if (flags > (kHasHigh | kFrozen) || (!frame_.high && high_bytes > 0) || frame_.level > kMaxLevel) {
+  header_.frozen = (flags & kFrozen) != 0;
+  header_.high = (flags & kHasHigh) != 0 ? std::optional(std::string(as_text(high))) : std::nullopt;
+  if (flags > (kHasHigh | kFrozen) || (!header_.high && high_bytes > 0) || header_.level > kMaxLevel) {
     return malformed(id_, "unknown flags or level");
   }
-  if ((frame_.high && *frame_.high <= frame_.low) || prefix_bytes_ != shared_bytes(frame_)) {
-    return malformed(id_, "its bounds, or what they begin with");
+  if ((header_.high && *header_.high <= header_.low) || prefix_bytes_ != shared_prefix_bytes(header_)) {
+    return malformed(id_, "its bounds, or their common prefix, are wrong");
   }
   size_t end = in.position();
   for (size_t i = 0; i <= 2 * count_; ++i) {
     const size_t next = offset(i);
-    if (next < end || next > stored_.base.size() || (i == 0 && next != end)) return malformed(id_, "its offsets");
+    if (next < end || next > stored_.base.size() || (i == 0 && next != end))
+      return malformed(id_, "its offsets are wrong");
     end = next;
   }
-  if (end != stored_.base.size()) return malformed(id_, "bytes behind its end");
+  if (end != stored_.base.size()) return malformed(id_, "there are bytes behind its end");
   slices_.resize(count_);
   for (size_t i = 0; i < count_; ++i) {
     slices_[i] = first_slice(as_bytes(suffix(i)));
@@ -155,14 +159,14 @@ Status Node::parse_base() {
     if (!leaf() && base_payload(i).size() != sizeof(uint64_t)) return malformed(id_, "a child that is no number");
   }
   const auto key = [this](size_t i) { return std::string(prefix()).append(suffix(i)); };
-  if (count_ > 0 && (!frame_.covers(key(0)) || !frame_.covers(key(count_ - 1)))) {
+  if (count_ > 0 && (!header_.covers(key(0)) || !header_.covers(key(count_ - 1)))) {
     return malformed(id_, "a key outside of its bounds");
   }
   return ok_status();
 }
 
 Status Node::parse_delta() {
-  changes_.clear();
+  delta_records_.clear();
   ByteReader in(stored_.delta);
   while (!in.at_end() && !in.failed()) {
     const auto put = in.get<uint8_t>();
@@ -171,36 +175,38 @@ Status Node::parse_delta() {
     const auto key_at = static_cast<uint32_t>(in.position());
     in.get_raw(key_bytes);
     in.get_raw(payload_bytes);
-    if (in.failed() || put > 1 || (put == 0 && payload_bytes > 0)) return malformed(id_, "its changes");
-    const Change change{put == 1, key_at, key_bytes, payload_bytes};
-    if (!changes_.empty() && key_of(changes_.back()) >= key_of(change)) return malformed(id_, "changes out of order");
-    if (!frame_.covers(key_of(change))) return malformed(id_, "a change outside of its bounds");
+    if (in.failed() || put > 1 || (put == 0 && payload_bytes > 0))
+      return malformed(id_, "a change in its delta is wrong");
+    const DeltaRecord change{put == 1, key_at, key_bytes, payload_bytes};
+    if (!delta_records_.empty() && key_of(delta_records_.back()) >= key_of(change))
+      return malformed(id_, "its changes are out of order");
+    if (!header_.covers(key_of(change))) return malformed(id_, "a change outside of its bounds");
     if (!leaf() && put == 1 && payload_bytes != sizeof(uint64_t)) return malformed(id_, "a child that is no number");
-    changes_.push_back(change);
+    delta_records_.push_back(change);
   }
   return in.failed() ? malformed(id_, "its changes end early") : ok_status();
 }
 
-// As the base has it: the line is near the offsets'.
+// Read from the base, not from the header's copy: these bytes share cache lines with the offsets.
 std::string_view Node::prefix() const { return part(stored_.base, kHeaderBytes, prefix_bytes_); }
 
-std::string_view Node::key_of(const Change& change) const {
+std::string_view Node::key_of(const DeltaRecord& change) const {
   return part(stored_.delta, change.key_at, change.key_bytes);
 }
 
-std::string_view Node::payload_of(const Change& change) const {
+std::string_view Node::payload_of(const DeltaRecord& change) const {
   return part(stored_.delta, change.key_at + size_t{change.key_bytes}, change.payload_bytes);
 }
 
-size_t Node::first_change(std::string_view key) const {
+size_t Node::first_delta_record(std::string_view key) const {
   return static_cast<size_t>(
-      std::ranges::lower_bound(changes_, key, {}, [this](const Change& change) { return key_of(change); }) -
-      changes_.begin());
+      std::ranges::lower_bound(delta_records_, key, {}, [this](const DeltaRecord& change) { return key_of(change); }) -
+      delta_records_.begin());
 }
 
 size_t Node::memory_bytes() const { return bytes() + slices_.size() * sizeof(uint64_t); }
 
-size_t Node::offset(size_t at) const { return read_u16(stored_.base, table_at_ + at * kOffsetBytes); }
+size_t Node::offset(size_t at) const { return read_u16(stored_.base, offsets_at_ + at * kOffsetBytes); }
 
 std::string_view Node::suffix(size_t at) const {
   return part(stored_.base, offset(2 * at), offset(2 * at + 1) - offset(2 * at));
@@ -211,12 +217,12 @@ std::string_view Node::base_payload(size_t at) const {
 }
 
 std::pair<size_t, bool> Node::lower_bound(std::string_view key) const {
-  for (size_t i = 0; i < count_; i += kSlicesALine) __builtin_prefetch(&slices_[i]);  // one wait for all
+  for (size_t i = 0; i < count_; i += kSlicesPerCacheLine) __builtin_prefetch(&slices_[i]);  // the misses overlap
   if (!key.starts_with(prefix())) return {key < prefix() ? 0 : count_, false};
   const std::string_view rest = key.substr(prefix_bytes_);
   const uint64_t wanted = first_slice(as_bytes(rest));
   size_t from = first_not_below(slices_, wanted);
-  size_t same = 0;  // keys with this slice, hardly ever more than one: they are searched by themselves
+  size_t same = 0;  // suffixes with this slice, hardly ever more than one; a binary search by whole keys follows
   while (from + same < count_ && slices_[from + same] == wanted) ++same;
   for (size_t n = same; n > 0;) {
     const size_t half = n / 2;
@@ -233,10 +239,10 @@ std::pair<size_t, bool> Node::lower_bound(std::string_view key) const {
 }
 
 std::optional<std::string_view> Node::find(std::string_view key) const {
-  const size_t changed = first_change(key);
-  if (changed < changes_.size() && key_of(changes_[changed]) == key) {
-    if (!changes_[changed].put) return std::nullopt;
-    return payload_of(changes_[changed]);
+  const size_t changed = first_delta_record(key);
+  if (changed < delta_records_.size() && key_of(delta_records_[changed]) == key) {
+    if (!delta_records_[changed].put) return std::nullopt;
+    return payload_of(delta_records_[changed]);
   }
   const auto [at, equal] = lower_bound(key);
   if (!equal) return std::nullopt;
@@ -248,23 +254,24 @@ std::optional<TreeNodeId> Node::child(const Seek& seek) const {
   const auto may_be = [&seek](std::string_view key) {
     return seek.last || (seek.before ? key < seek.key : key <= seek.key);
   };
-  // The greatest that the delta puts, against the greatest of the base that the delta does not name.
-  size_t change = seek.last ? changes_.size() : first_change(seek.key);
-  if (change < changes_.size() && may_be(key_of(changes_[change]))) ++change;
-  while (change > 0 && !changes_[change - 1].put) --change;
+  // The child is the greater one of two: the greatest entry that the delta puts, and the greatest entry of the base
+  // that the delta does not name.
+  size_t change = seek.last ? delta_records_.size() : first_delta_record(seek.key);
+  if (change < delta_records_.size() && may_be(key_of(delta_records_[change]))) ++change;
+  while (change > 0 && !delta_records_[change - 1].put) --change;
   const auto [below, equal] = seek.last ? std::pair(count_, false) : lower_bound(seek.key);
   std::string_view payload;
   for (size_t at = equal && !seek.before ? below + 1 : below; at > 0; --at) {
-    if (!changes_.empty()) {
+    if (!delta_records_.empty()) {
       const std::string key = std::string(prefix()).append(suffix(at - 1));
-      if (change > 0 && key_of(changes_[change - 1]) >= key) break;
-      const size_t same = first_change(key);
-      if (same < changes_.size() && key_of(changes_[same]) == key) continue;  // taken away
+      if (change > 0 && key_of(delta_records_[change - 1]) >= key) break;
+      const size_t same = first_delta_record(key);
+      if (same < delta_records_.size() && key_of(delta_records_[same]) == key) continue;  // erased by the delta
     }
     payload = base_payload(at - 1);
     break;
   }
-  if (payload.empty() && change > 0) payload = payload_of(changes_[change - 1]);
+  if (payload.empty() && change > 0) payload = payload_of(delta_records_[change - 1]);
   if (payload.empty()) return std::nullopt;
   uint64_t id = 0;
   std::memcpy(&id, payload.data(), sizeof id);
@@ -287,18 +294,20 @@ std::vector<TreeNodeId> Node::children(std::string_view from, std::string_view t
 EntryList Node::entries(std::string_view from, std::string_view to, size_t limit) const {
   const size_t first = lower_bound(from).first;
   size_t last = to.empty() ? count_ : std::max(first, lower_bound(to).first);
-  // Each change takes away one entry at most.
-  if (last - first > limit && last - first - limit > changes_.size()) last = first + limit + changes_.size();
-  size_t change = first_change(from);
-  const size_t end_of_changes = to.empty() ? changes_.size() : std::max(change, first_change(to));
+  // Each change of the delta erases at most one entry.
+  if (last - first > limit && last - first - limit > delta_records_.size())
+    last = first + limit + delta_records_.size();
+  size_t change = first_delta_record(from);
+  const size_t end_of_changes = to.empty() ? delta_records_.size() : std::max(change, first_delta_record(to));
   EntryList list;
   size_t key_bytes = 0;
   for (size_t i = first; i < last; ++i) key_bytes += prefix_bytes_ + suffix(i).size();
   list.keys.reserve(key_bytes);
   list.views.reserve(last - first + end_of_changes - change);
   const auto put_changes = [&](std::optional<std::string_view> below) {
-    for (; change < end_of_changes && (!below || key_of(changes_[change]) < *below); ++change) {
-      if (changes_[change].put) list.views.push_back({key_of(changes_[change]), payload_of(changes_[change])});
+    for (; change < end_of_changes && (!below || key_of(delta_records_[change]) < *below); ++change) {
+      if (delta_records_[change].put)
+        list.views.push_back({key_of(delta_records_[change]), payload_of(delta_records_[change])});
     }
   };
   for (size_t i = first; i < last && list.views.size() < limit; ++i) {
@@ -308,7 +317,8 @@ EntryList Node::entries(std::string_view from, std::string_view to, size_t limit
     list.keys.insert(list.keys.end(), end.begin(), end.end());
     const std::string_view key(list.keys.data() + at, list.keys.size() - at);
     put_changes(key);
-    if (change < end_of_changes && key_of(changes_[change]) == key) continue;  // comes with the next, or is gone
+    if (change < end_of_changes && key_of(delta_records_[change]) == key)
+      continue;  // put by the next put_changes(), or erased
     list.views.push_back({key, base_payload(i)});
   }
   if (list.views.size() < limit) put_changes(std::nullopt);
@@ -318,7 +328,7 @@ EntryList Node::entries(std::string_view from, std::string_view to, size_t limit
 
 size_t Node::size() const {
   size_t size = count_;
-  for (const Change& change : changes_) {
+  for (const DeltaRecord& change : delta_records_) {
     const bool there = lower_bound(key_of(change)).second;
     if (change.put && !there) ++size;
     if (!change.put && there) --size;
@@ -327,8 +337,8 @@ size_t Node::size() const {
 }
 
 size_t Node::content_bytes() const {
-  size_t bytes = stored_.base.size() - table_at_;
-  for (const Change& change : changes_) {
+  size_t bytes = stored_.base.size() - offsets_at_;
+  for (const DeltaRecord& change : delta_records_) {
     const auto [at, there] = lower_bound(key_of(change));
     if (there) bytes -= 2 * kOffsetBytes + suffix(at).size() + base_payload(at).size();
     if (change.put) bytes += 2 * kOffsetBytes + change.key_bytes - prefix_bytes_ + change.payload_bytes;
@@ -338,35 +348,36 @@ size_t Node::content_bytes() const {
 
 void Node::change(std::string_view key, std::optional<std::string_view> payload) {
   Buffer delta;
-  delta.reserve(stored_.delta.size() + kChangeBytes + key.size() + (payload ? payload->size() : 0));
+  delta.reserve(stored_.delta.size() + kDeltaRecordBytes + key.size() + (payload ? payload->size() : 0));
   ByteWriter out(delta);
-  const size_t at = first_change(key);
+  const size_t at = first_delta_record(key);
   const auto copy = [&](size_t from, size_t to) {
     for (size_t i = from; i < to; ++i) {
-      put_change(out, key_of(changes_[i]), changes_[i].put ? std::optional(payload_of(changes_[i])) : std::nullopt);
+      put_delta_record(out, key_of(delta_records_[i]),
+                       delta_records_[i].put ? std::optional(payload_of(delta_records_[i])) : std::nullopt);
     }
   };
   copy(0, at);
-  // Taking away what the base does not have needs no word in the delta.
-  if (payload || lower_bound(key).second) put_change(out, key, payload);
-  copy(at + (at < changes_.size() && key_of(changes_[at]) == key ? 1 : 0), changes_.size());
+  // The erasure of a key that the base does not have needs no record in the delta.
+  if (payload || lower_bound(key).second) put_delta_record(out, key, payload);
+  copy(at + (at < delta_records_.size() && key_of(delta_records_[at]) == key ? 1 : 0), delta_records_.size());
   stored_.delta = std::move(delta);
   // decode() has checked the changes before this one; the caller's key lies between the node's bounds.
   LOAM_CHECK(parse_delta().ok(), "a delta of our own is malformed");
 }
 
 void Node::consolidate() {
-  if (changes_.empty()) return;
+  if (delta_records_.empty()) return;
   const EntryList list = entries();
-  rebuild(frame_, list.views);
+  rebuild(header_, list.views);
 }
 
-void Node::rebuild(const NodeFrame& frame, const std::vector<EntryView>& entries) {
-  Buffer base = encode_base(frame, entries);  // the entries may lie in the present bytes
+void Node::rebuild(const NodeHeader& header, const std::vector<EntryView>& entries) {
+  Buffer base = encode_base(header, entries);  // the entries may be views of the current bytes
   stored_.base = std::move(base);
   stored_.delta.clear();
-  changes_.clear();
-  // encode_base() made it of entries that decode() has checked.
+  delta_records_.clear();
+  // encode_base() wrote entries that decode() has checked.
   LOAM_CHECK(parse_base().ok(), "a node of our own is malformed");
 }
 

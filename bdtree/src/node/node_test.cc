@@ -27,11 +27,11 @@ std::vector<EntryView> views(const std::map<std::string, std::string>& model) {
   return entries;
 }
 
-Node make(const NodeFrame& frame, const std::map<std::string, std::string>& model) {
-  return Node::decode(TreeNodeId(5), {Version(1), encode_base(frame, views(model)), {}}).value();
+Node make(const NodeHeader& header, const std::map<std::string, std::string>& model) {
+  return Node::decode(TreeNodeId(5), {Version(1), encode_base(header, views(model)), {}}).value();
 }
 
-TEST(Node, TheKeysCommonBeginningIsStoredOnce) {
+TEST(Node, CommonPrefixIsStoredOnce) {
   const std::string prefix(40, 'p');
   std::map<std::string, std::string> model;
   for (int i = 10; i < 99; ++i) model[prefix + std::to_string(i)] = "v";
@@ -55,7 +55,7 @@ TEST(Node, SeeksLeadToTheRightChild) {
     EXPECT_EQ(at(Seek::before_key("d")), 2u);
     EXPECT_EQ(at(Seek::to("zz")), consolidated ? 5u : 4u);
     EXPECT_EQ(at(Seek::to_last()), consolidated ? 5u : 4u);
-    // The delta takes one away and puts another; then it goes into the base.
+    // The delta erases one child and puts another; then it is moved into the base.
     node.change("d", std::nullopt);
     node.change("g", number(5));
     EXPECT_EQ(at(Seek::to("d")), 2u);
@@ -65,7 +65,7 @@ TEST(Node, SeeksLeadToTheRightChild) {
     node.consolidate();
   }
   node.change("", std::nullopt);
-  EXPECT_EQ(at(Seek::to("a")), 0u) << "no child: the way leads over the left neighbour";
+  EXPECT_EQ(at(Seek::to("a")), 0u) << "no child: the descent goes over the left neighbour";
   EXPECT_EQ(at(Seek::before_key("b")), 0u);
 }
 
@@ -96,7 +96,7 @@ TEST(Node, ModelOfChanges) {
       consolidated.consolidate();
       ASSERT_EQ(node.content_bytes(), consolidated.content_bytes());
       ASSERT_TRUE(consolidated.delta().empty());
-      // What was written is read as the same node.
+      // The written bytes decode to the same node.
       const Node read = Node::decode(node.id(), {Version(2), Buffer(node.base().begin(), node.base().end()),
                                                  Buffer(node.delta().begin(), node.delta().end())})
                             .value();
@@ -121,16 +121,17 @@ TEST(Node, ModelOfChanges) {
   }
 }
 
-// Few distinct bytes, zero among them, in short and long keys: many have the same first eight bytes behind what all
-// have in common, as those have that only end earlier or go on with zeros.
-TEST(Node, KeysWithEqualSlicesAreFoundByTheRest) {
+// Short and long keys over few distinct bytes, including zero. Many of them have the same first eight bytes behind
+// the common prefix, also keys that end earlier or continue with zeros.
+TEST(Node, FindsKeysWithEqualSlices) {
   Random random(testing::test_seed(1));
   for (int round = 0; round < 200; ++round) {
     const std::string alike(random.below(12), 'k');
-    // Bounds that begin alike: then that is stored once, and slices begin behind it.
+    // The bounds have a common prefix, so slices begin behind it.
     const bool bounded = random.one_in(2);
-    const NodeFrame frame = bounded ? NodeFrame{.level = 1, .low = alike, .high = alike + "~", .right = TreeNodeId(9)}
-                                    : NodeFrame{.level = 1};
+    const NodeHeader header = bounded
+                                  ? NodeHeader{.level = 1, .low = alike, .high = alike + "~", .right = TreeNodeId(9)}
+                                  : NodeHeader{.level = 1};
     const auto key = [&] {
       std::string text = !bounded && random.one_in(4) ? std::string() : alike;
       for (uint64_t n = random.below(12); n > 0; --n) text.push_back(static_cast<char>(random.below(2)));
@@ -138,7 +139,7 @@ TEST(Node, KeysWithEqualSlicesAreFoundByTheRest) {
     };
     std::map<std::string, std::string> model;
     for (uint64_t n = random.below(100); n > 0; --n) model[key()] = number(n);
-    Node node = make(frame, model);
+    Node node = make(header, model);
     ASSERT_EQ(node.prefix_bytes(), bounded ? alike.size() : 0);
     for (int step = 0; step < 100; ++step) {
       const std::string probe = key();
@@ -179,14 +180,14 @@ TEST(Node, BadBytesAreMalformed) {
       EXPECT_EQ(result.code(), StatusCode::kMalformed);
       return false;
     }
-    // What is taken for a node must be safe to use.
+    // Bytes that decode() accepts must be safe to use.
     (void)result->entries();
     (void)result->child(Seek::to("key2"));
     (void)result->find("key12");
     (void)result->size();
     (void)result->content_bytes();
     Node changed = *result;
-    if (changed.frame().covers("key15x")) changed.change("key15x", number(98));
+    if (changed.header().covers("key15x")) changed.change("key15x", number(98));
     changed.consolidate();
     return true;
   };
@@ -206,31 +207,31 @@ TEST(Node, BadBytesAreMalformed) {
   }
 }
 
-// Bytes that are well-formed one by one, and no node together.
-TEST(Node, WhatCannotBeWrittenAgainIsMalformed) {
+// Base and delta that are well-formed each, and not as a node together.
+TEST(Node, NodeThatCannotBeEncodedAgainIsMalformed) {
   const auto code = [](const Buffer& base, const Buffer& delta) {
     return Node::decode(TreeNodeId(5), {Version(1), base, delta}).code();
   };
-  const NodeFrame frame{.low = "key1", .high = "key9", .right = TreeNodeId(2)};
+  const NodeHeader header{.low = "key1", .high = "key9", .right = TreeNodeId(2)};
   const auto delta_of = [](const std::string& key, const std::string& payload) {
     Node any = make({}, {});
     any.change(key, payload);
     return Buffer(any.delta().begin(), any.delta().end());
   };
-  const Buffer base = encode_base(frame, {{"key2", "v"}});
+  const Buffer base = encode_base(header, {{"key2", "v"}});
   EXPECT_EQ(code(base, delta_of("key3", "v")), StatusCode::kOk);
   for (const char* outside : {"", "k", "key", "key0", "key9", "z"}) {
     EXPECT_EQ(code(base, delta_of(outside, "v")), StatusCode::kMalformed) << outside;
   }
-  EXPECT_EQ(code(encode_base(frame, {{"key0", "v"}}), {}), StatusCode::kMalformed);
-  EXPECT_EQ(code(encode_base(frame, {{"key9", "v"}}), {}), StatusCode::kMalformed);
+  EXPECT_EQ(code(encode_base(header, {{"key0", "v"}}), {}), StatusCode::kMalformed);
+  EXPECT_EQ(code(encode_base(header, {{"key9", "v"}}), {}), StatusCode::kMalformed);
   EXPECT_EQ(code(encode_base({.low = "b", .high = "b"}, {}), {}), StatusCode::kMalformed);
   EXPECT_EQ(code(encode_base({.level = kMaxLevel}, {}), {}), StatusCode::kOk);
   EXPECT_EQ(code(encode_base({.level = kMaxLevel + 1}, {}), {}), StatusCode::kMalformed);
   const std::string half(kMaxStoredBytes / 2, 'v');
-  EXPECT_EQ(code(encode_base(frame, {{"key2", half}}), {}), StatusCode::kOk);
-  EXPECT_EQ(code(encode_base(frame, {{"key2", half}}), delta_of("key3", half)), StatusCode::kMalformed);
-  EXPECT_EQ(code(encode_base(frame, {{"key2", half}, {"key3", half}}), {}), StatusCode::kMalformed);
+  EXPECT_EQ(code(encode_base(header, {{"key2", half}}), {}), StatusCode::kOk);
+  EXPECT_EQ(code(encode_base(header, {{"key2", half}}), delta_of("key3", half)), StatusCode::kMalformed);
+  EXPECT_EQ(code(encode_base(header, {{"key2", half}, {"key3", half}}), {}), StatusCode::kMalformed);
 }
 
 TEST(Node, ModelOfSeeks) {

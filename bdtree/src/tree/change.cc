@@ -1,4 +1,4 @@
-// Changes of leaves: one fiber's, or several fibers' in one write.
+// Changes of leaves. Requests of several fibers for one leaf travel in one write.
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -9,63 +9,64 @@
 
 namespace loam::bdtree {
 
-/// One key's change. Lies in its caller's frame.
+/// The change of one key by one call. Lies in the frame of the calling fiber.
 struct Tree::Impl::Request {
   std::string_view key;
   const Change* change = nullptr;
   Op op{};
   Intents intents{};
-  Party* party = nullptr;
-  Group* group = nullptr;  // it waits there, or leads it
+  UpdateCall* call = nullptr;
+  WriteGroup* group = nullptr;  // the group in which it waits or which it leads
   std::optional<Status> outcome{};
-  std::exception_ptr exception{};  // what this request threw when it led
+  std::exception_ptr exception{};  // thrown while this request led
   uint32_t attempts = 0;
-  uint64_t number = 0;              // in the order in which they came to the group
-  uint32_t joined_at = 0;           // Group::trips
-  Request* next_to_lead = nullptr;  // the party's next request that is to lead
+  uint64_t number = 0;             // number of its arrival in the group
+  uint32_t joined_at = 0;          // value of WriteGroup::trips when it joined
+  Request* next_leader = nullptr;  // the call's next request that is to lead
 };
 
-/// One fiber and its requests.
-struct Tree::Impl::Party {
-  /// In turns: a group whose leader is here waits for those before it.
-  void shall_lead(Request& request) {
-    (to_lead == nullptr ? to_lead : last_to_lead->next_to_lead) = &request;
-    last_to_lead = &request;
-    woken.notify();
+/// One call of update(): a fiber and its requests.
+struct Tree::Impl::UpdateCall {
+  /// Queues a request that is to lead its group. The fiber leads one group at a time, so a group may wait for the
+  /// groups before it in this queue.
+  void enqueue_leader(Request& request) {
+    (leader_head == nullptr ? leader_head : leader_tail->next_leader) = &request;
+    leader_tail = &request;
+    wakeup.notify();
   }
-  Request* next_to_lead() {
-    Request* const request = to_lead;
-    if (request != nullptr) to_lead = std::exchange(request->next_to_lead, nullptr);
+  Request* pop_leader() {
+    Request* const request = leader_head;
+    if (request != nullptr) leader_head = std::exchange(request->next_leader, nullptr);
     return request;
   }
 
   size_t open = 0;  // requests without an outcome
-  Request* to_lead = nullptr;
-  Request* last_to_lead = nullptr;  // if there is one to lead
-  fiber::WaitPoint woken{};         // all have their outcome, or one is to lead
+  Request* leader_head = nullptr;
+  Request* leader_tail = nullptr;  // valid while leader_head is not null
+  fiber::WaitPoint wakeup{};       // notified if all requests have outcomes, or one is to lead
 };
 
-/// Requests that change one leaf. One of them leads: its fiber reads and changes the leaf and writes it once, for all
-/// requests that wait by then. The first request that is left leads next.
+/// The requests of this process that change one leaf. One of them leads: its fiber reads the leaf, applies all
+/// requests that wait by then, and writes the leaf once. Then the first remaining request leads.
 ///
 /// A tree has at most one group for each leaf, so that writes of its own fibers do not conflict. The cache names the
-/// leaf whose group a request joins. If the leader then finds the key in another leaf, the request moves to that leaf's
-/// group.
-struct Tree::Impl::Group {
-  TreeNodeId id = kNoNode;  // the leaf's; kNoNode if the only request is not combined
+/// leaf whose group a request joins. If the leader then finds the key in another leaf, the request moves to that
+/// leaf's group.
+struct Tree::Impl::WriteGroup {
+  TreeNodeId id = kNoNode;  // id of the leaf; kNoNode for a single request that is not combined
   std::deque<Request*> waiting{};
   /// The leaf as the last write left it. The next leader does not read it again: its swap fails if the leaf has
   /// changed since.
   std::optional<Node> leaf{};
-  uint32_t trips = 0;     // made by all leaders
-  uint64_t requests = 0;  // that ever came
+  uint32_t trips = 0;     // round trips of all leaders
+  uint64_t requests = 0;  // number of requests that have joined
 };
 
-/// What one attempt of a leader makes of the requests that it serves, itself first.
+/// The requests that one attempt of a leader executes, its own request first.
 struct Tree::Impl::Batch {
   std::vector<std::pair<Request*, Status>> requests;
   bool changed = false;
-  std::string_view greatest;               // key put
+  std::string_view greatest;               // the greatest key that the batch puts
   std::vector<wire::IndexIntent> intents;  // the intents of all changes that the batch makes
   size_t intent_bytes = 0;
 };
@@ -73,19 +74,19 @@ struct Tree::Impl::Batch {
 std::vector<Status> Tree::Impl::update(std::span<const KeyChange> changes, Reserve reserve) {
   std::vector<Status> outcomes(changes.size());
   std::vector<Request> requests(changes.size());
-  Party party{.open = changes.size()};
+  UpdateCall call{.open = changes.size()};
   for (size_t i = 0; i < changes.size(); ++i) {
     requests[i].key = changes[i].key;
     requests[i].change = changes[i].change;
     requests[i].op.reserve = reserve;
     requests[i].intents = changes[i].intents;
-    requests[i].party = &party;
+    requests[i].call = &call;
   }
   if (options_.combine) {
-    combine(party, requests);
+    combine(call, requests);
   } else {
     for (Request& request : requests) {
-      Group alone;
+      WriteGroup alone;
       request.group = &alone;
       lead(request);
     }
@@ -98,15 +99,16 @@ std::vector<Status> Tree::Impl::update(std::span<const KeyChange> changes, Reser
   return outcomes;
 }
 
-void Tree::Impl::combine(Party& party, std::span<Request> requests) {
+void Tree::Impl::combine(UpdateCall& call, std::span<Request> requests) {
   if (requests.empty()) return;
   Result<Hint> there = hint(Seek::to(requests[0].key), 0, requests[0].op);
   while (!there.ok()) {
-    // A malformed inner node on the way to one key says nothing about the next key, if the tree has a root.
+    // A malformed inner node fails only the request whose descent met it, if the root is intact. Other errors fail
+    // all.
     const bool alone = there.code() == StatusCode::kMalformed && cache_.find(kRoot) != nullptr;
     const size_t failed = alone ? 1 : requests.size();
     for (Request& request : requests.first(failed)) request.outcome = there.status();
-    party.open -= failed;
+    call.open -= failed;
     requests = requests.subspan(failed);
     if (requests.empty()) return;
     there = hint(Seek::to(requests[0].key), 0, requests[0].op);
@@ -115,23 +117,23 @@ void Tree::Impl::combine(Party& party, std::span<Request> requests) {
   all.reserve(requests.size());
   for (Request& request : requests) all.push_back(&request);
   join(there->id, all);
-  while (party.open > 0) {
-    if (Request* const own = party.next_to_lead()) {
-      Group& group = *own->group;
+  while (call.open > 0) {
+    if (Request* const own = call.pop_leader()) {
+      WriteGroup& group = *own->group;
       lead(*own);
-      hand_over(group);
+      hand_off_leadership(group);
     } else {
-      party.woken.wait();
+      call.wakeup.wait();
     }
   }
 }
 
-/// The requests wait in the group of the leaf; if there was none, the first of them leads it. An exception (memory ran
-/// out) leaves everything as it was.
-Tree::Impl::Group& Tree::Impl::join(TreeNodeId leaf, std::span<Request* const> requests) {
+/// Adds the requests to the group of the leaf. If there is no such group, makes it, and the first request leads it.
+/// An exception (memory ran out) changes nothing.
+Tree::Impl::WriteGroup& Tree::Impl::join(TreeNodeId leaf, std::span<Request* const> requests) {
   auto place = groups_.find(leaf);
   const bool made = place == groups_.end();
-  const std::shared_ptr<Group> group = made ? std::make_shared<Group>() : place->second;
+  const std::shared_ptr<WriteGroup> group = made ? std::make_shared<WriteGroup>() : place->second;
   const size_t before = group->waiting.size();
   group->waiting.resize(before + requests.size());
   if (made) groups_.emplace(leaf, group);
@@ -143,35 +145,36 @@ Tree::Impl::Group& Tree::Impl::join(TreeNodeId leaf, std::span<Request* const> r
     request->joined_at = group->trips;
     request->number = ++group->requests;
   }
-  if (made) hand_over(*group);
+  if (made) hand_off_leadership(*group);
   return *group;
 }
 
-/// The first that waits leads next.
-void Tree::Impl::hand_over(Group& group) {
+/// Lets the first waiting request lead, or ends the group if no request waits.
+void Tree::Impl::hand_off_leadership(WriteGroup& group) {
   if (group.waiting.empty()) {
     groups_.erase(group.id);
   } else {
     Request& next = *group.waiting.front();
     group.waiting.pop_front();
-    next.party->shall_lead(next);
+    next.call->enqueue_leader(next);
   }
 }
 
-/// The leader's request, and those that wait for the same leaf, belong to the group of that leaf.
-void Tree::Impl::move(Group& from, Request& own, Node leaf) {
+/// Moves the leader's request, and all waiting requests of the same leaf, to the group of that leaf: the cache had
+/// named a wrong leaf.
+void Tree::Impl::move(WriteGroup& from, Request& own, Node leaf) {
   std::vector<Request*> moving = {&own};
   for (Request* request : from.waiting) {
-    if (leaf.frame().covers(request->key)) moving.push_back(request);
+    if (leaf.header().covers(request->key)) moving.push_back(request);
   }
   const bool made = !groups_.contains(leaf.id());
-  Group& to = join(leaf.id(), moving);
+  WriteGroup& to = join(leaf.id(), moving);
   std::erase_if(from.waiting, [&](const Request* request) { return request->group != &from; });
   if (made) to.leaf = std::move(leaf);
   Env::probe("tree.group_moved");
 }
 
-size_t Tree::Impl::run(std::span<const std::string_view> keys) {
+size_t Tree::Impl::keys_in_first_leaf(std::span<const std::string_view> keys) {
   if (keys.size() < 2) return keys.size();
   const TreeNodeId leaf = cached_leaf(Seek::to(keys[0]));
   if (leaf == kNoNode) return 1;
@@ -183,19 +186,19 @@ size_t Tree::Impl::run(std::span<const std::string_view> keys) {
 void Tree::Impl::finish(Request& request, Status outcome) {
   request.op.trips += request.group->trips - request.joined_at;
   request.outcome = std::move(outcome);
-  if (--request.party->open == 0) request.party->woken.notify();
+  if (--request.call->open == 0) request.call->wakeup.notify();
 }
 
 /// Applies the leader's own request, and then the waiting requests that fit into the same write.
 ///
-/// A waiting request is combined only if it may use the memory reserve that the leader's write uses [R6]; with `alone`
-/// none is combined.
+/// A waiting request is combined only if it may use the memory reserve that the leader's write uses [R6]; with
+/// `alone` none is combined.
 ///
-/// A batch fits into one message. The leaf's bytes do not bound the intents, because a change may replace a payload by
-/// one of the same size. So a batch whose intents take kFullOfIntentBytes takes no further request.
-void Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool alone, Batch& batch) {
+/// A batch fits into one message. The leaf's bytes do not bound the intents, because a change may replace a payload
+/// by one of the same size. So a batch whose intents take kMaxBatchIntentBytes takes no further request.
+void Tree::Impl::apply(Node& leaf, WriteGroup& group, Request& own, bool alone, Batch& batch) {
   const size_t enough = leaf.bytes() + options_.node_bytes / 2;
-  const auto serve = [&](Request& request) {
+  const auto apply_request = [&](Request& request) {
     const auto edit = (*request.change)(leaf.find(request.key));
     batch.requests.back().second = edit.status();
     if (!edit.ok() || edit->kind == Edit::Kind::kKeep) return;
@@ -215,14 +218,14 @@ void Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool alone, Batch
     }
   };
   batch.requests.emplace_back(&own, ok_status());
-  serve(own);
-  const auto full = [&] { return alone || leaf.bytes() >= enough || batch.intent_bytes >= kFullOfIntentBytes; };
+  apply_request(own);
+  const auto full = [&] { return alone || leaf.bytes() >= enough || batch.intent_bytes >= kMaxBatchIntentBytes; };
   for (auto next = group.waiting.begin(); next != group.waiting.end() && !full();) {
     Request& request = **next;
-    if (request.op.reserve >= own.op.reserve && leaf.frame().covers(request.key)) {
+    if (request.op.reserve >= own.op.reserve && leaf.header().covers(request.key)) {
       batch.requests.emplace_back(&request, ok_status());
-      next = group.waiting.erase(next);  // each request waits or is in the batch, also if serve() throws
-      serve(request);
+      next = group.waiting.erase(next);  // each request waits or is in the batch, also if apply_request() throws
+      apply_request(request);
     } else {
       ++next;
     }
@@ -233,7 +236,7 @@ void Tree::Impl::lead(Request& own) {
   Batch batch;
   try {
     lead(*own.group, own, batch);
-  } catch (...) {  // memory ran out: the write may be under way
+  } catch (...) {  // memory ran out; the write may have been sent, so the outcomes are unknown
     own.exception = std::current_exception();
     for (const auto& [request, outcome] : batch.requests) {
       if (!request->outcome) finish(*request, Status(StatusCode::kUnknownOutcome, std::string()));
@@ -242,7 +245,8 @@ void Tree::Impl::lead(Request& own) {
   }
 }
 
-void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
+void Tree::Impl::lead(WriteGroup& group, Request& own, Batch& batch) {
+  // Requests that were combined into a failed attempt return to the head of the queue, in their order.
   const auto back_to_waiting = [&] {
     for (; batch.requests.size() > 1; batch.requests.pop_back()) {
       group.waiting.push_front(batch.requests.back().first);
@@ -253,7 +257,7 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
   while (own.attempts < options_.attempts) {
     Op op{.reserve = own.op.reserve};
     std::optional<Node> leaf = std::exchange(group.leaf, std::nullopt);
-    const bool kept = leaf && leaf->frame().covers(own.key);
+    const bool kept = leaf && leaf->header().covers(own.key);
     const uint64_t asked = group.requests;
     if (!kept) {
       std::optional<Node> others = std::exchange(leaf, std::nullopt);
@@ -286,7 +290,7 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
     op.trips = 0;
     const Status written = write(*leaf, batch.greatest, batch.intents, op);
     group.trips += op.trips;
-    // What does not fit together may fit alone.
+    // A batch without room may fit request by request.
     const bool no_room = written == StatusCode::kNoSpace || written == StatusCode::kOverloaded;
     const bool crowded = no_room && batch.requests.size() > 1;
     if (written.code() == StatusCode::kConflict || crowded) {
@@ -301,12 +305,12 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
     }
     if (written.ok() && leaf->leaf()) {  // the root may have become an inner node
       defer_merge(*leaf);
-      look_again();
+      merge_due_leaf();
       group.leaf = std::move(leaf);
     }
     return;
   }
-  finish(own, Status(StatusCode::kConflict, "others kept changing the leaf of a key; try again"));
+  finish(own, Status(StatusCode::kConflict, "other writers kept changing the leaf of a key; try again"));
 }
 
 }  // namespace loam::bdtree

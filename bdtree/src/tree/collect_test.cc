@@ -1,4 +1,4 @@
-// Entries that nobody needs any more, and the leaves that held them.
+// Garbage entries, and the leaves that held them.
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -9,17 +9,17 @@
 
 #include <loam/bdtree/tree.h>
 
-#include "bdtree/src/tree/memory_store.h"
+#include "bdtree/testing/memory_store.h"
 #include "common/testing/random.h"
 
 namespace loam::bdtree {
 namespace {
 
 /// A payload is "living", or the moment of its end.
-class Clock final : public Collector {
+class TestGarbageFilter final : public GarbageFilter {
  public:
-  uint64_t ends(std::string_view, std::string_view payload) const override { return end_of(payload); }
-  uint64_t now() const override { return moment; }
+  uint64_t obsolete_at(std::string_view, std::string_view payload) const override { return end_of(payload); }
+  uint64_t horizon() const override { return moment; }
   static uint64_t end_of(std::string_view payload) {
     return payload == "living" ? kNever : std::strtoull(std::string(payload).c_str(), nullptr, 10);
   }
@@ -33,8 +33,8 @@ std::string key(uint64_t n) {
 }
 
 struct Process {
-  Process(MemoryNodes& nodes, const Clock* clock, uint64_t owner = 1)
-      : store(nodes, owner), tree(Tree::open(store, {.node_bytes = 512, .delta_bytes = 64, .collector = clock})) {}
+  Process(MemoryNodes& nodes, const TestGarbageFilter* clock, uint64_t owner = 1)
+      : store(nodes, owner), tree(Tree::open(store, {.node_bytes = 512, .delta_bytes = 64, .garbage_filter = clock})) {}
   Status put(uint64_t n, const std::string& payload) {
     const Status status = tree->update(key(n), [&](auto) -> Result<Edit> { return Edit::put(payload); });
     store.run_deferred();
@@ -47,14 +47,15 @@ struct Process {
 class CollectTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(Tree::create(first_.store).ok()); }
-  void expect_whole() {
+  void expect_consistent() {
     Process fresh(nodes_, nullptr, 77);
     const auto wrong = fresh.tree->check_invariants();
     ASSERT_TRUE(wrong.ok()) << wrong.status().to_string();
     ASSERT_EQ(*wrong, "");
   }
-  /// Records come at one end and go at the other, `length` later; what a record leaves may go `lag` changes later. The
-  /// most nodes that there were at a time, after the first `length` records.
+  /// Inserts records at one end of a queue and removes them at the other, `length` records later. The entry of a
+  /// removed record becomes garbage `lag` changes later. Returns the highest number of nodes after the first `length`
+  /// records.
   size_t run_queue(uint64_t from, uint64_t to, uint64_t length, uint64_t lag) {
     size_t most = 0;
     for (uint64_t i = from; i < to; ++i) {
@@ -68,26 +69,26 @@ class CollectTest : public ::testing::Test {
   }
 
   MemoryNodes nodes_;
-  Clock clock_;
+  TestGarbageFilter clock_;
   Process first_{nodes_, &clock_};
 };
 
-// Nobody touches a key of the queue again once its record has gone.
-TEST_F(CollectTest, AQueueKeepsItsSize) {
+// No operation touches a key of the queue again after the removal of its record.
+TEST_F(CollectTest, QueueWorkloadKeepsTreeSmall) {
   EXPECT_LT(run_queue(0, 20'000, 100, 1), 20u);
   EXPECT_GT(first_.tree->statistics().collected, 19'000u);
-  expect_whole();
-  EXPECT_EQ(first_.tree->range(key(19'900), {}, SIZE_MAX)->size(), 100u) << "what lives is there";
+  expect_consistent();
+  EXPECT_EQ(first_.tree->range(key(19'900), {}, SIZE_MAX)->size(), 100u) << "live entries are kept";
 }
 
-// The end of what a leaf holds comes long after its last change.
-TEST_F(CollectTest, WhatEndsLateGoesToo) {
+// The entries of a leaf become garbage long after the last change of the leaf.
+TEST_F(CollectTest, CollectsEntriesThatEndAfterTheLastChange) {
   EXPECT_LT(run_queue(0, 20'000, 100, 300), 60u);
-  expect_whole();
+  expect_consistent();
 }
 
-// An old snapshot keeps everything; when it is over, more leaves than are remembered have to go.
-TEST_F(CollectTest, WhatAnOldSnapshotHeldGoesWhenItIsOver) {
+// An old snapshot keeps all entries. When it ends, more leaves must be merged than the tree has scheduled.
+TEST_F(CollectTest, CollectsEntriesAfterAnOldSnapshotEnds) {
   run_queue(0, 200, 100, 1);
   const uint64_t held = 60'000;
   run_queue(200, held, 100, held);
@@ -95,13 +96,13 @@ TEST_F(CollectTest, WhatAnOldSnapshotHeldGoesWhenItIsOver) {
   EXPECT_EQ(first_.tree->range(key(200), {}, SIZE_MAX)->size(), held - 200);
   run_queue(held, held + 3'000, 100, 1);
   EXPECT_LT(nodes_.records.size(), 20u);
-  expect_whole();
+  expect_consistent();
 }
 
-// Two processes whose knowledge of the present differs; what either lets go had ended.
-TEST_F(CollectTest, OnlyWhatHasEndedGoes) {
+// Two processes with different horizons. Each of them removes only entries that have ended.
+TEST_F(CollectTest, CollectsOnlyEndedEntries) {
   testing::Random random(testing::test_seed(11));
-  Clock behind;
+  TestGarbageFilter behind;
   Process second(nodes_, &behind, 2);
   std::map<uint64_t, std::string> model;
   constexpr uint64_t kSteps = 30'000;
@@ -121,17 +122,17 @@ TEST_F(CollectTest, OnlyWhatHasEndedGoes) {
     for (const auto& [number, wanted] : model) {
       const auto at = there.find(key(number));
       if (at == there.end()) {
-        EXPECT_LE(Clock::end_of(wanted), clock_.moment) << number;
+        EXPECT_LE(TestGarbageFilter::end_of(wanted), clock_.moment) << number;
       } else {
         EXPECT_EQ(at->second, wanted) << number;
         there.erase(at);
       }
     }
-    EXPECT_TRUE(there.empty()) << "what nobody put";
+    EXPECT_TRUE(there.empty()) << "an entry that was never put";
   }
   EXPECT_GT(first_.tree->statistics().collected, 100u);
   EXPECT_GT(first_.tree->statistics().merges, 0u);
-  expect_whole();
+  expect_consistent();
 }
 
 }  // namespace

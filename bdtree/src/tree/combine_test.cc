@@ -12,7 +12,7 @@
 
 #include <loam/bdtree/tree.h>
 
-#include "bdtree/src/tree/memory_store.h"
+#include "bdtree/testing/memory_store.h"
 #include "common/fiber/scheduler.h"
 #include "common/testing/random.h"
 
@@ -22,7 +22,7 @@ namespace {
 using fiber::FiberScheduler;
 using testing::Random;
 
-/// Every call lets the other fibers run, before it takes effect and before it is answered, as a network does.
+/// A store that lets the other fibers run before each call takes effect and before it returns, as a network does.
 class SuspendingStore final : public MemoryStore {
  public:
   template <class F>
@@ -56,7 +56,7 @@ class SuspendingStore final : public MemoryStore {
   }
 
   bool defers_to_fibers = false;
-  /// Once: what others do when a change has taken effect, and before its maker hears of it.
+  /// Called once, after a change has taken effect and before its caller gets the answer.
   std::function<void()> after_change;
 
  private:
@@ -137,7 +137,7 @@ std::vector<size_t> runs_of(const Tree& tree, const std::vector<std::string>& ke
   const std::vector<std::string_view> views(keys.begin(), keys.end());
   std::vector<size_t> runs;
   for (std::span<const std::string_view> left = views; !left.empty(); left = left.subspan(runs.back())) {
-    runs.push_back(tree.run(left));
+    runs.push_back(tree.keys_in_first_leaf(left));
   }
   return runs;
 }
@@ -150,12 +150,13 @@ TEST_F(CombineTest, ChangesOfOneCallTravelTogether) {
     for (const std::string& key : keys) ASSERT_TRUE(tree_->insert(key, "x").ok());
   });
   run();
-  ASSERT_TRUE(tree_->find(keys[0]).ok());  // the cache knows the way
+  ASSERT_TRUE(tree_->find(keys[0]).ok());  // fills the cache
   const std::vector<size_t> runs = runs_of(*tree_, keys);
   ASSERT_GT(runs.size(), 2u);
   EXPECT_EQ(std::accumulate(runs.begin(), runs.end(), size_t{0}), keys.size());
 
-  const std::vector<std::string> leaf(keys.end() - static_cast<ptrdiff_t>(runs.back()), keys.end());  // it has room
+  const std::vector<std::string> leaf(keys.end() - static_cast<ptrdiff_t>(runs.back()),
+                                      keys.end());  // it has room for more
   ASSERT_GT(leaf.size(), 1u);
   std::vector<std::string> wanted = {leaf[0], leaf[1]};
   for (size_t i = 0; i < 5; ++i) wanted.push_back(leaf[1] + std::to_string(i));
@@ -174,7 +175,7 @@ TEST_F(CombineTest, ChangesOfOneCallTravelTogether) {
   EXPECT_EQ(tree_->range("", "", SIZE_MAX)->size(), keys.size() + 5);
 }
 
-// Keys of one call may lie anywhere, one may be refused, and none is forgotten.
+// The keys of one call may lie in any leaves, one change may fail, and every change has its result.
 TEST_F(CombineTest, ChangesOfOneCallReachEveryLeaf) {
   open({.node_bytes = 400, .delta_bytes = 60});
   const Change put = put_if_new;
@@ -196,8 +197,7 @@ TEST_F(CombineTest, ChangesOfOneCallReachEveryLeaf) {
   EXPECT_EQ(tree_->check_invariants().value(), "");
 }
 
-// Requests of one leaf that came by different ways, and posts of one parent, used to write against each other, the more
-// the more there were.
+// Requests for one leaf that use different hints, and posts to one parent, do not conflict with each other.
 TEST_F(CombineTest, FibersOfOneProcessDoNotConflict) {
   open({.node_bytes = 400, .delta_bytes = 60});
   store_.defers_to_fibers = true;
@@ -224,8 +224,8 @@ TEST_F(CombineTest, FibersOfOneProcessDoNotConflict) {
   EXPECT_LT(store_.writes(), 5 * statistics.splits + kMany * 10);
 }
 
-// One reading of the leaf answers all that had asked before it.
-TEST_F(CombineTest, ChangesThatChangeNothingAreAnsweredTogether) {
+// One read of the leaf answers all requests that came before it.
+TEST_F(CombineTest, RequestsWithoutChangesShareOneRead) {
   open({});
   ASSERT_TRUE(tree_->insert("key", "x").ok());
   constexpr size_t kKeys = 20;
@@ -247,7 +247,7 @@ TEST_F(CombineTest, ChangesThatChangeNothingAreAnsweredTogether) {
   EXPECT_LT(calls, 3 * kFibers * kKeys);
 }
 
-TEST_F(CombineTest, ATreeOfOneLeafIsReadOnce) {
+TEST_F(CombineTest, OneLeafTreeIsReadOnce) {
   open({});
   ASSERT_TRUE(tree_->insert("a", "1").ok());
   ASSERT_TRUE(tree_->insert("b", "2").ok());
@@ -257,9 +257,9 @@ TEST_F(CombineTest, ATreeOfOneLeafIsReadOnce) {
   EXPECT_EQ(tree_->statistics().lookup_trips[1], 2u);
 }
 
-// Everything at its limit at once: the largest nodes (more than that is not taken), batches of the longest payloads,
-// and many keys that are short only where all of a node begin alike.
-TEST_F(CombineTest, BatchesStayWithinANode) {
+// All limits at once: the largest nodes, batches of the longest payloads, and many keys that are short only while all
+// keys of a node have a long common prefix.
+TEST_F(CombineTest, BatchesFitIntoANode) {
   for (const bool in_order : {false, true}) {
     MemoryNodes nodes;
     SuspendingStore store(nodes, scheduler_);
@@ -307,8 +307,8 @@ TEST_F(CombineTest, EachFiberHasItsOwnAnswer) {
   EXPECT_EQ(there, kFibers - 1);
 }
 
-// A leader that ended by an exception left the others of its leaf waiting for ever.
-TEST_F(CombineTest, AnExceptionEndsItsLeaderAndTheOthersGoOn) {
+// An exception of a leader must not leave the other requests of its leaf waiting for ever.
+TEST_F(CombineTest, ExceptionEndsOnlyItsLeader) {
   open({});
   constexpr size_t kThrows = kFibers / 4;
   size_t thrown = 0, made = 0, unknown = 0;
@@ -338,7 +338,7 @@ TEST_F(CombineTest, AnExceptionEndsItsLeaderAndTheOthersGoOn) {
   EXPECT_EQ(tree_->check_invariants().value(), "");
 }
 
-TEST_F(CombineTest, AnExceptionOfAWriteGivesItsBatchAnUnknownOutcome) {
+TEST_F(CombineTest, ExceptionInAWriteGivesItsBatchAnUnknownOutcome) {
   open({});
   size_t thrown = 0, made = 0, unknown = 0;
   store_.after_change = [] { throw 1; };
@@ -360,15 +360,16 @@ TEST_F(CombineTest, AnExceptionOfAWriteGivesItsBatchAnUnknownOutcome) {
   EXPECT_TRUE(tree_->insert("later", "x").ok());
 }
 
-// What asks for more of memory's reserves may be written with what asks for less, never the other way round; and where
-// the less is refused, the more is not refused with it. [R6]
-TEST_F(CombineTest, NobodyRidesOnAReserve) {
+// A request that may use a deeper reserve may be combined into a write with a lower one, never the other way round.
+// If the write with the lower reserve is refused, the request with the deeper one is not refused with it (R6, room
+// before the claim).
+TEST_F(CombineTest, CombinedChangesDoNotUseAHigherReserve) {
   open({});
-  struct Asked {
+  struct UpdateRequest {
     Reserve reserve;
     StatusCode outcome = StatusCode::kInternal;
   };
-  const auto ask = [&](std::vector<Asked> all) {
+  const auto ask = [&](std::vector<UpdateRequest> all) {
     for (size_t i = 0; i < all.size(); ++i) {
       spawn([&, i] {
         const auto put = [](std::optional<std::string_view>) { return Result<Edit>(Edit::put("x")); };
@@ -377,7 +378,7 @@ TEST_F(CombineTest, NobodyRidesOnAReserve) {
     }
     run();
     std::vector<StatusCode> outcomes;
-    for (const Asked& asked : all) outcomes.push_back(asked.outcome);
+    for (const UpdateRequest& asked : all) outcomes.push_back(asked.outcome);
     return outcomes;
   };
   using Outcomes = std::vector<StatusCode>;
@@ -386,19 +387,19 @@ TEST_F(CombineTest, NobodyRidesOnAReserve) {
 
   EXPECT_EQ(ask({{Reserve::kWrite}, {Reserve::kRemove}, {Reserve::kUndo}}), Outcomes(3, kOk));
   EXPECT_EQ(tree_->statistics().combined, 2u);
-  nodes_.least = Reserve::kUndo;
+  nodes_.min_reserve = Reserve::kUndo;
   EXPECT_EQ(ask({{Reserve::kUndo}, {Reserve::kWrite}, {Reserve::kUndo}}), (Outcomes{kOk, kNoSpace, kOk}));
   EXPECT_EQ(ask({{Reserve::kWrite}, {Reserve::kUndo}, {Reserve::kRemove}}), (Outcomes{kNoSpace, kOk, kNoSpace}));
 }
 
-// A leader hands on what it wrote last. Another process changes the leaf in between: who finds nothing to change in
-// that copy must look again.
-TEST_F(CombineTest, AnswersOfACopyAreChecked) {
+// A leader passes on the leaf that it wrote. Another process changes the leaf in between: a request that finds
+// nothing to change in the copy must read the leaf again.
+TEST_F(CombineTest, AnswersFromACopyAreChecked) {
   const TreeOptions small{.node_bytes = 512, .delta_bytes = 64};
   open(small);
   MemoryStore other_store(nodes_, 2);
   const auto other = Tree::open(other_store, small);
-  // With an inner node, which the cache then knows: the way to the leaf takes no time.
+  // With an inner node in the cache, the descent to the leaf needs no round trip.
   for (int i = 10; i < 90; ++i) ASSERT_TRUE(other->insert("key" + std::to_string(i), "payload").ok());
   ASSERT_TRUE(tree_->find("key50").ok());
   bool erased = false;
@@ -406,19 +407,19 @@ TEST_F(CombineTest, AnswersOfACopyAreChecked) {
     ASSERT_TRUE(other->erase("key50").ok());
     erased = true;
   };
-  // Of the same size: the leaf is not split.
+  // A payload of the same size does not split the leaf.
   spawn([&] {
     const auto change = [](std::optional<std::string_view>) { return Result<Edit>(Edit::put("changed")); };
     ASSERT_TRUE(tree_->update("key50", change).ok());
   });
   spawn([&] {
     while (!erased) scheduler_.yield();
-    EXPECT_TRUE(tree_->insert("key50", "y").ok()) << "it was erased, and acknowledged, before";
+    EXPECT_TRUE(tree_->insert("key50", "y").ok()) << "the key was erased before, and the erasure acknowledged";
   });
   run();
   EXPECT_TRUE(erased);
   EXPECT_EQ(*tree_->find("key50"), "y");
-  EXPECT_EQ(tree_->statistics().conflicts, 0u) << "the second had no copy";
+  EXPECT_EQ(tree_->statistics().conflicts, 0u) << "the second leader had no copy";
 }
 
 TEST_F(CombineTest, ModelUnderAnotherProcessesChanges) {
@@ -431,7 +432,7 @@ TEST_F(CombineTest, ModelUnderAnotherProcessesChanges) {
     const TreeOptions small{.node_bytes = 400, .delta_bytes = 60, .cache_bytes = 1 << 20, .combine = round % 5 != 0};
     const auto tree = Tree::open(store, small);
     const auto other = Tree::open(other_store, small);
-    // Each fiber has keys of its own: it knows what they are.
+    // Each fiber has its own keys, so it knows their payloads.
     size_t running = kFibers;
     for (size_t f = 0; f < kFibers; ++f) {
       spawn([&, f, mine = random.fork()]() mutable {
@@ -468,7 +469,8 @@ TEST_F(CombineTest, ModelUnderAnotherProcessesChanges) {
         EXPECT_TRUE(status.ok() || status.code() == StatusCode::kAlreadyExists ||
                     status.code() == StatusCode::kNotFound);
         if (mine.one_in(10)) other_store.run_deferred();
-        // Now and then long enough for a read and a write: who meets a change at every attempt gives up in the end.
+        // Sometimes long enough for a read and a write: an operation that meets a change at every attempt fails in
+        // the end.
         for (uint64_t n = mine.below(40); n > 0; --n) scheduler_.yield();
       }
     });

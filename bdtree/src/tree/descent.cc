@@ -1,4 +1,4 @@
-// The way from the root to a node.
+// Descents: from the root to the node that covers a key.
 #include <utility>
 
 #include "bdtree/src/tree/tree_impl.h"
@@ -7,23 +7,23 @@
 namespace loam::bdtree {
 namespace {
 
-/// A kept copy of an inner node learns children up to here.
+/// Largest cached copy of an inner node to which new children are added.
 constexpr size_t kMaxLearnedBytes = kMaxStoredBytes;
 
-Status lost_way(const Seek& seek) {
+Status descent_conflict(const Seek& seek) {
   return {StatusCode::kConflict, "the tree's inner nodes kept changing on the way to a key of " +
                                      std::to_string(seek.key.size()) + " bytes; try again"};
 }
 
-Status misled(const Node& node, const char* what) {
-  return {StatusCode::kMalformed, "tree node " + std::to_string(node.id().value) + ": the way that led to it " + what};
+Status malformed_path(const Node& node, const char* what) {
+  return {StatusCode::kMalformed, "tree node " + std::to_string(node.id().value) + ": the link that led to it " + what};
 }
 
-/// What a right link led to. Bounds do not change: however old the one that led here is, they meet. So the way to the
-/// right ends, whatever the bytes are.
-Status check_right(const NodeFrame& left, const Node& right) {
-  if (right.frame().level == left.level && right.frame().low == left.high) return ok_status();
-  return misled(right, "came from a neighbour that ends elsewhere");
+/// Checks a node that a right link led to. Lower bounds never change, so the bounds meet even if the left node is an
+/// old copy. Each step raises the lower bound, so following right links ends for any bytes in the store.
+Status check_right(const NodeHeader& left, const Node& right) {
+  if (right.header().level == left.level && right.header().low == left.high) return ok_status();
+  return malformed_path(right, "comes from a left neighbour with another upper bound");
 }
 
 }  // namespace
@@ -31,13 +31,13 @@ Status check_right(const NodeFrame& left, const Node& right) {
 Result<Node> Tree::Impl::fetch(TreeNodeId id, Op& op) {
   ++op.trips;
   auto stored = std::move(store_.get(std::span(&id, 1))[0]);
-  // kNotFound would be an answer about the caller's key.
+  // The user would take kNotFound as an answer about the key.
   if (id == kRoot && stored.code() == StatusCode::kNotFound) {
-    return Status(StatusCode::kMalformed, "the store has no tree: it was not made, or is being removed");
+    return Status(StatusCode::kMalformed, "the store has no tree: the tree was not created, or is being removed");
   }
   if (!stored.ok()) return stored.status();
   LOAM_ASSIGN_OR_RETURN(Node node, Node::decode(id, std::move(*stored)));
-  if (!node.leaf() && !node.frame().frozen) {
+  if (!node.leaf() && !node.header().frozen) {
     auto kept = std::make_shared<Node>(node);
     kept->consolidate();
     cache_.put(std::move(kept));
@@ -57,57 +57,58 @@ Result<std::shared_ptr<const Node>> Tree::Impl::inner(TreeNodeId id, Op& op) {
 
 Result<TreeNodeId> Tree::Impl::child_of(std::shared_ptr<const Node>& node, const Seek& seek, Op& op) {
   auto child = node->child(seek);
-  // A merge took the leftmost child away: the way leads through the left neighbours.
+  // A merge removed the entry of the leftmost child. The last child of the left neighbour lies to the left of the
+  // key, and its right links lead to the target.
   while (!child) {
-    if (node->frame().low.empty()) {
-      return Status(StatusCode::kMalformed,
-                    "tree node " + std::to_string(node->id().value) + ": the leftmost of its level has no child");
+    if (node->header().low.empty()) {
+      return Status(StatusCode::kMalformed, "tree node " + std::to_string(node->id().value) +
+                                                ": the leftmost node of its level has no leftmost child");
     }
-    const std::string low = node->frame().low;
-    LOAM_ASSIGN_OR_RETURN(Node left, locate(Seek::before_key(low), node->frame().level, op));
+    const std::string low = node->header().low;
+    LOAM_ASSIGN_OR_RETURN(Node left, locate(Seek::before_key(low), node->header().level, op));
     node = std::make_shared<Node>(std::move(left));
-    child = node->child(seek);  // it may hold more by now than what lies left of the node
+    child = node->child(seek);  // the neighbour may have taken over the node meanwhile, so seek by the key itself
   }
   return *child;
 }
 
-Status Tree::Impl::check_lost(TreeNodeId from, TreeNodeId missing, const Seek& seek, Op& op) {
+Status Tree::Impl::check_dangling_link(TreeNodeId from, TreeNodeId missing, const Seek& seek, Op& op) {
   cache_.drop(from);
   const auto now = fetch(from, op);
   if (!now.ok()) return now.code() == StatusCode::kNotFound ? ok_status() : now.status();
-  if (now->frame().frozen) return ok_status();  // what has taken its place leads elsewhere
-  const bool to_right = now->frame().ends_before(seek);
+  if (now->header().frozen) return ok_status();  // the node that takes over its content has newer links
+  const bool to_right = now->header().ends_before(seek);
   const bool leads_there =
-      to_right ? now->frame().right == missing : !now->leaf() && now->child(seek) == std::optional(missing);
+      to_right ? now->header().right == missing : !now->leaf() && now->child(seek) == std::optional(missing);
   if (!leads_there) return ok_status();
   return {StatusCode::kMalformed, "tree node " + std::to_string(from.value) + " leads to node " +
-                                      std::to_string(missing.value) + ", which the store does not have any more"};
+                                      std::to_string(missing.value) + ", which the store has lost"};
 }
 
 Result<Tree::Impl::Hint> Tree::Impl::hint(const Seek& seek, uint8_t level, Op& op) {
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
     LOAM_ASSIGN_OR_RETURN(std::shared_ptr<const Node> node, inner(kRoot, op));
-    if (node->frame().level < level) {
-      // The root has grown since it was read, or there is no such level.
+    if (node->header().level < level) {
+      // The root has gained a level since it was cached, or there is no such level.
       LOAM_ASSIGN_OR_RETURN(Node fresh, fetch(kRoot, op));
-      if (fresh.frame().level < level) return Status(StatusCode::kNotFound, "the tree has no such level");
+      if (fresh.header().level < level) return Status(StatusCode::kNotFound, "the tree has no such level");
       node = std::make_shared<Node>(std::move(fresh));
     }
     TreeNodeId parent = kNoNode;
     TreeNodeId next = kRoot;
-    while (node->frame().level > level) {
+    while (node->header().level > level) {
       parent = node->id();
-      const bool to_right = node->frame().ends_before(seek);
+      const bool to_right = node->header().ends_before(seek);
       if (to_right) {
-        next = node->frame().right;
+        next = node->header().right;
         ++statistics_.hops;
       } else {
         LOAM_ASSIGN_OR_RETURN(next, child_of(node, seek, op));
         parent = node->id();
-        if (node->frame().level - 1 == level) return Hint{next, parent};
+        if (node->header().level - 1 == level) return Hint{next, parent};
       }
       auto found = inner(next, op);
-      if (found.ok() && found.value()->frame().frozen) {
+      if (found.ok() && found.value()->header().frozen) {
         ++statistics_.helped;
         LOAM_RETURN_IF_ERROR(finish_merge(*found.value(), op));
         cache_.drop(parent);
@@ -116,30 +117,30 @@ Result<Tree::Impl::Hint> Tree::Impl::hint(const Seek& seek, uint8_t level, Op& o
       }
       if (!found.ok() && found.code() != StatusCode::kNotFound) return found.status();
       if (!found.ok()) {
-        LOAM_RETURN_IF_ERROR(check_lost(parent, next, seek, op));
+        LOAM_RETURN_IF_ERROR(check_dangling_link(parent, next, seek, op));
         next = kNoNode;
         break;
       }
       if (to_right) {
-        LOAM_RETURN_IF_ERROR(check_right(node->frame(), *found.value()));
-      } else if (found.value()->frame().level + 1 != node->frame().level) {
-        return misled(*found.value(), "came from a parent of another level");
+        LOAM_RETURN_IF_ERROR(check_right(node->header(), *found.value()));
+      } else if (found.value()->header().level + 1 != node->header().level) {
+        return malformed_path(*found.value(), "comes from a parent of a wrong level");
       }
       node = std::move(found).value();
     }
     if (next != kNoNode) return Hint{next, parent, node->leaf() ? node : nullptr};  // leaves are not cached
     store_.back_off(attempt + 1);
   }
-  return lost_way(seek);
+  return descent_conflict(seek);
 }
 
 TreeNodeId Tree::Impl::cached_leaf(const Seek& seek) {
   TreeNodeId next = kRoot;
   int above = 0;
   while (const auto node = cache_.find(next)) {
-    const int level = node->frame().level;
+    const int level = node->header().level;
     if (above != 0 && level + 1 != above) break;  // hint() reports the error
-    if (node->frame().frozen || node->frame().ends_before(seek)) break;
+    if (node->header().frozen || node->header().ends_before(seek)) break;
     const auto child = node->child(seek);
     if (!child) break;
     if (level == 1) return *child;
@@ -149,67 +150,69 @@ TreeNodeId Tree::Impl::cached_leaf(const Seek& seek) {
   return kNoNode;
 }
 
-void Tree::Impl::learn(TreeNodeId parent, const Node& node) {
+void Tree::Impl::add_to_cached_parent(TreeNodeId parent, const Node& node) {
   const auto known = cache_.find(parent);
-  if (!known || known->frame().level != node.frame().level + 1 || !known->frame().covers(node.frame().low)) return;
-  // Behind a copy of long ago there may be any number of nodes: one that would grow beyond what any is, is read anew.
+  if (!known || known->header().level != node.header().level + 1 || !known->header().covers(node.header().low)) return;
+  // An old copy may miss any number of children. If it would grow beyond the size of any node, drop it: the next
+  // descent reads the parent from the store.
   if (known->bytes() > kMaxLearnedBytes) return cache_.drop(parent);
   auto kept = std::make_shared<Node>(*known);
-  kept->change(node.frame().low, child_payload(node.id()));
+  kept->change(node.header().low, child_payload(node.id()));
   kept->consolidate();
   cache_.put(std::move(kept));
 }
 
-/// The wanted node, or a frozen one before it. Nothing: the way is to be looked for anew.
+/// Follows right links to the target, or to a frozen node before it. Nothing: a node on the way is gone, start a new
+/// descent.
 Result<std::optional<Node>> Tree::Impl::move_right(Node node, const Seek& seek, TreeNodeId parent, Op& op) {
-  while (node.frame().ends_before(seek)) {
-    auto right = fetch(node.frame().right, op);
+  while (node.header().ends_before(seek)) {
+    auto right = fetch(node.header().right, op);
     ++statistics_.hops;
     if (!right.ok() && right.code() != StatusCode::kNotFound) return right.status();
     if (!right.ok()) {
-      LOAM_RETURN_IF_ERROR(check_lost(node.id(), node.frame().right, seek, op));
+      LOAM_RETURN_IF_ERROR(check_dangling_link(node.id(), node.header().right, seek, op));
       return std::optional<Node>();
     }
-    LOAM_RETURN_IF_ERROR(check_right(node.frame(), *right));
+    LOAM_RETURN_IF_ERROR(check_right(node.header(), *right));
     node = std::move(right).value();
-    if (node.frame().frozen) break;
+    if (node.header().frozen) break;
     Env::probe("tree.moved_right");
-    learn(parent, node);
-    defer_post(static_cast<uint8_t>(node.frame().level + 1), node.frame().low, node.id());
+    add_to_cached_parent(parent, node);
+    defer_post(static_cast<uint8_t>(node.header().level + 1), node.header().low, node.id());
   }
   return std::optional<Node>(std::move(node));
 }
 
-Result<Node> Tree::Impl::approach(const Seek& seek, uint8_t level, Op& op) {
+Result<Node> Tree::Impl::locate_or_frozen(const Seek& seek, uint8_t level, Op& op) {
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
     LOAM_ASSIGN_OR_RETURN(const Hint there, hint(seek, level, op));
     auto node = there.read != nullptr ? Result<Node>(*there.read) : fetch(there.id, op);
     if (!node.ok() && node.code() != StatusCode::kNotFound) return node.status();
     if (!node.ok()) {
-      if (there.parent != kNoNode) LOAM_RETURN_IF_ERROR(check_lost(there.parent, there.id, seek, op));
-    } else if (node->frame().begins_behind(seek)) {
-      return misled(*node, "went too far");
-    } else if (node->frame().level == level) {
-      if (node->frame().frozen) return node;
+      if (there.parent != kNoNode) LOAM_RETURN_IF_ERROR(check_dangling_link(there.parent, there.id, seek, op));
+    } else if (node->header().begins_behind(seek)) {
+      return malformed_path(*node, "leads too far to the right");
+    } else if (node->header().level == level) {
+      if (node->header().frozen) return node;
       LOAM_ASSIGN_OR_RETURN(std::optional<Node> found, move_right(std::move(node).value(), seek, there.parent, op));
       if (found) return std::move(*found);
       cache_.drop(there.parent);
     } else if (there.parent != kNoNode) {
-      return misled(*node, "came from a parent of another level");
-    }  // else the root has grown meanwhile: fetch() has remembered it
+      return malformed_path(*node, "comes from a parent of a wrong level");
+    }  // else the root has gained a level meanwhile: fetch() has cached the new root
     if (attempt > 0) store_.back_off(attempt);
   }
-  return lost_way(seek);
+  return descent_conflict(seek);
 }
 
 Result<Node> Tree::Impl::locate(const Seek& seek, uint8_t level, Op& op) {
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
-    auto node = approach(seek, level, op);
-    if (!node.ok() || !node->frame().frozen) return node;
+    auto node = locate_or_frozen(seek, level, op);
+    if (!node.ok() || !node->header().frozen) return node;
     ++statistics_.helped;
     LOAM_RETURN_IF_ERROR(finish_merge(*node, op));
   }
-  return lost_way(seek);
+  return descent_conflict(seek);
 }
 
 }  // namespace loam::bdtree

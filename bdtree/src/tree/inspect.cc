@@ -1,4 +1,4 @@
-// Looks through a whole tree: its invariants, and what lies in its store without belonging to it.
+// Inspection of whole trees: checks the invariants, and finds and removes orphans.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -8,30 +8,33 @@
 namespace loam::bdtree {
 namespace {
 
-/// Inner nodes that are read in one round trip: 256 KiB of the usual ones.
+/// Inner nodes that are read in one round trip; 256 KiB with nodes of the default size.
 constexpr size_t kNodesAtOnce = 64;
 
 std::string wrong(const Node& node, const std::string& what) {
-  return "tree node " + std::to_string(node.id().value) + " of level " + std::to_string(node.frame().level) + ": " +
+  return "tree node " + std::to_string(node.id().value) + " of level " + std::to_string(node.header().level) + ": " +
          what;
 }
 
-/// What can be said of one node, given its left neighbour's.
-std::string check_node(const Node& node, const NodeFrame* left, size_t node_bytes) {
-  const NodeFrame& frame = node.frame();
-  if (frame.frozen) return wrong(node, "frozen");
-  if (left == nullptr ? !frame.low.empty() : frame.low != left->high)
-    return wrong(node, "its bound is not its neighbour's");
-  if (frame.high.has_value() != (frame.right != kNoNode))
-    return wrong(node, "a bound without a neighbour, or the reverse");
-  if (frame.high && *frame.high <= frame.low) return wrong(node, "its bounds are the wrong way round");
-  // A batch of changes takes it half its size beyond, its last one any entry's size, few long keys are not split.
-  if (node.bytes() > 2 * node_bytes + kMaxKeyBytes + kMaxPayloadBytes && node.leaf()) return wrong(node, "too large");
+/// Checks one node against the header of its left neighbour (null: leftmost). Returns the first fault, or an empty
+/// text.
+std::string check_node(const Node& node, const NodeHeader* left, size_t node_bytes) {
+  const NodeHeader& header = node.header();
+  if (header.frozen) return wrong(node, "it is frozen");
+  if (left == nullptr ? !header.low.empty() : header.low != left->high)
+    return wrong(node, "its lower bound is not its left neighbour's upper bound");
+  if (header.high.has_value() != (header.right != kNoNode))
+    return wrong(node, "it has an upper bound without a right neighbour, or the reverse");
+  if (header.high && *header.high <= header.low) return wrong(node, "its upper bound is not above its lower bound");
+  // A batch of changes may exceed node_bytes by half of it, and its last change by the largest entry. Nodes of few
+  // long keys are not split.
+  if (node.bytes() > 2 * node_bytes + kMaxKeyBytes + kMaxPayloadBytes && node.leaf())
+    return wrong(node, "it is too large");
   const EntryList list = node.entries();
   std::string_view before;
   for (const EntryView& entry : list.views) {
-    if (!frame.covers(entry.key)) return wrong(node, "a key outside of its bounds");
-    if (&entry != list.views.data() && entry.key <= before) return wrong(node, "keys that do not rise");
+    if (!header.covers(entry.key)) return wrong(node, "a key lies outside of its bounds");
+    if (&entry != list.views.data() && entry.key <= before) return wrong(node, "its keys do not rise");
     before = entry.key;
   }
   return {};
@@ -42,43 +45,43 @@ std::string check_node(const Node& node, const NodeFrame* left, size_t node_byte
 Result<std::string> Tree::Impl::check_invariants() {
   Op op;
   LOAM_ASSIGN_OR_RETURN(Node leftmost, fetch(kRoot, op));
-  if (!leftmost.frame().low.empty() || leftmost.frame().high) return wrong(leftmost, "the root has bounds");
+  if (!leftmost.header().low.empty() || leftmost.header().high) return wrong(leftmost, "it is the root and has bounds");
   for (;;) {
     std::unordered_map<TreeNodeId, std::string> lows;  // of this level
     std::vector<std::pair<std::string, TreeNodeId>> children;
-    const NodeFrame* left = nullptr;
+    const NodeHeader* left = nullptr;
     std::optional<Node> previous;
     for (std::optional<Node> node = leftmost; node;) {
       if (std::string what = check_node(*node, left, options_.node_bytes); !what.empty()) return what;
-      if (node->frame().level != leftmost.frame().level) return wrong(*node, "a neighbour of another level");
+      if (node->header().level != leftmost.header().level) return wrong(*node, "its left neighbour has another level");
       if (!node->leaf()) {
         for (const EntryView& entry : node->entries().views) {
           children.emplace_back(entry.key, *node->child(Seek::to(entry.key)));
         }
       }
       previous = std::exchange(node, std::nullopt);
-      left = &previous->frame();
+      left = &previous->header();
       if (left->right != kNoNode) {
         LOAM_ASSIGN_OR_RETURN(Node right, fetch(left->right, op));
         node.emplace(std::move(right));
       }
     }
     if (leftmost.leaf()) return std::string();
-    const uint8_t below = static_cast<uint8_t>(leftmost.frame().level - 1);
+    const uint8_t below = static_cast<uint8_t>(leftmost.header().level - 1);
     for (const auto& [key, child] : children) {
       LOAM_ASSIGN_OR_RETURN(const Node node, fetch(child, op));
-      if (node.frame().level != below) return wrong(node, "a child of another level");
-      if (node.frame().frozen) return wrong(node, "a frozen child");
-      if (node.frame().low != key) return wrong(node, "its parent has another bound");
+      if (node.header().level != below) return wrong(node, "its parent is not of the next level");
+      if (node.header().frozen) return wrong(node, "it is frozen and has a parent");
+      if (node.header().low != key) return wrong(node, "its parent has another lower bound for it");
     }
-    if (children.empty() || !children[0].first.empty()) return wrong(leftmost, "no leftmost child");
+    if (children.empty() || !children[0].first.empty()) return wrong(leftmost, "it has no leftmost child");
     LOAM_ASSIGN_OR_RETURN(leftmost, fetch(children[0].second, op));
   }
 }
 
 Result<std::vector<TreeNodeId>> Tree::Impl::without_parent(std::span<const TreeNodeId> nodes) {
   Op op;
-  LOAM_RETURN_IF_ERROR(fetch(kRoot, op).status());  // or there is no tree
+  LOAM_RETURN_IF_ERROR(fetch(kRoot, op).status());  // fails if there is no tree
   std::vector<TreeNodeId> known = {kRoot};
   std::vector<TreeNodeId> level = {kRoot};
   while (!level.empty()) {
@@ -90,11 +93,11 @@ Result<std::vector<TreeNodeId>> Tree::Impl::without_parent(std::span<const TreeN
         if (stored[i].code() == StatusCode::kNotFound) continue;  // merged away meanwhile
         if (!stored[i].ok()) return stored[i].status();
         LOAM_ASSIGN_OR_RETURN(const Node node, Node::decode(ids[i], std::move(*stored[i])));
-        // Of a frozen one nobody knows whether its content has gone elsewhere, and has changed there.
-        if (node.leaf() || node.frame().frozen) continue;
+        // The entries of a frozen node may have moved to its left neighbour and changed there, so they prove nothing.
+        if (node.leaf() || node.header().frozen) continue;
         const std::vector<TreeNodeId> children = node.children({}, {}, SIZE_MAX);
         known.insert(known.end(), children.begin(), children.end());
-        if (node.frame().level > 1) inner_below.insert(inner_below.end(), children.begin(), children.end());
+        if (node.header().level > 1) inner_below.insert(inner_below.end(), children.begin(), children.end());
       }
     }
     level = std::move(inner_below);
@@ -117,15 +120,16 @@ Result<size_t> Tree::Impl::collect_orphans(std::span<const TreeNodeId> nodes,
       return node.status();
     }
     if (id == kRoot) continue;
-    if (node->frame().frozen) {
+    if (node->header().frozen) {
       LOAM_RETURN_IF_ERROR(finish_merge(*node, op));
       ++removed;
       continue;
     }
-    cache_.drop(id);  // what is no part of the tree must lead nobody
-    // Asked before the tree is: what its maker can still bring in is no orphan, whatever the maker does afterwards.
-    const bool abandoned = ended(node->frame().owner);
-    const auto there = locate(Seek::to(node->frame().low), node->frame().level, op);
+    cache_.drop(id);  // a descent must not use a node outside of the tree
+    // `ended` is asked before the tree is searched. If the session has ended by now, it can no longer bring the node
+    // in, so a node that the tree does not reach afterwards is an orphan. The reverse order could remove a live node.
+    const bool abandoned = ended(node->header().owner);
+    const auto there = locate(Seek::to(node->header().low), node->header().level, op);
     if (there.ok() && there->id() == id) continue;
     if (!there.ok() && there.code() != StatusCode::kNotFound) return there.status();
     if (!abandoned) continue;

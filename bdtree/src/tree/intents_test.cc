@@ -1,4 +1,4 @@
-// The changes of transactions that writes of the tree carry [R5].
+// Intents that the writes of a tree carry (R5, intents before answers).
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -11,8 +11,8 @@
 
 #include <loam/bdtree/tree.h>
 
-#include "bdtree/src/tree/memory_store.h"
-#include "bdtree/src/tree/structure_fixture.h"
+#include "bdtree/testing/memory_store.h"
+#include "bdtree/testing/structure_fixture.h"
 #include "common/fiber/scheduler.h"
 #include "common/testing/random.h"
 
@@ -34,18 +34,18 @@ Status change(Tree& tree, const std::string& key, uint64_t transaction, const Ch
 
 class IntentsTest : public StructureTest {
  protected:
-  using Carried = std::vector<CarriedIntent>;
-  Carried take_intents() { return std::exchange(nodes_.intents, {}); }
+  using CarriedIntents = std::vector<CarriedIntent>;
+  CarriedIntents take_intents() { return std::exchange(nodes_.intents, {}); }
 };
 
-TEST_F(IntentsTest, AWriteCarriesThem) {
+TEST_F(IntentsTest, WriteCarriesIntents) {
   ASSERT_TRUE(change(tree(), "a", 1, putting("x")).ok());
-  EXPECT_EQ(take_intents(), (Carried{{kRoot, TransactionId(1), "a"}}));
+  EXPECT_EQ(take_intents(), (CarriedIntents{{kRoot, TransactionId(1), "a"}}));
   ASSERT_TRUE(tree().update("a", putting("y")).ok());
-  EXPECT_EQ(take_intents(), Carried()) << "that of another";
+  EXPECT_EQ(take_intents(), CarriedIntents()) << "a change without intents";
 }
 
-TEST_F(IntentsTest, AChangeThatKeepsOrFailsCarriesNone) {
+TEST_F(IntentsTest, ChangeThatKeepsOrFailsCarriesNoIntents) {
   ASSERT_TRUE(tree().insert("a", "x").ok());
   const auto keep = [](std::optional<std::string_view>) -> Result<Edit> { return Edit::keep(); };
   const auto fail = [](std::optional<std::string_view>) -> Result<Edit> {
@@ -55,20 +55,20 @@ TEST_F(IntentsTest, AChangeThatKeepsOrFailsCarriesNone) {
   EXPECT_EQ(change(tree(), "a", 2, fail).code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(change(tree(), "a", 3, putting(std::string(kMaxPayloadBytes + 1, 'x'))).code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(take_intents(), Carried());
+  EXPECT_EQ(take_intents(), CarriedIntents());
 }
 
-TEST_F(IntentsTest, AnAttemptThatMeetsAnothersWriteCarriesThemAgain) {
+TEST_F(IntentsTest, RetryAfterConflictCarriesIntentsAgain) {
   Process other(nodes_, 2);
   first_.store.before_change = [&](TreeNodeId) { ASSERT_TRUE(change(*other.tree, "a", 2, putting("y")).ok()); };
   ASSERT_TRUE(change(tree(), "a", 1, putting("x")).ok());
   EXPECT_EQ(tree().statistics().conflicts, 1u);
-  EXPECT_EQ(take_intents(), (Carried{{kRoot, TransactionId(2), "a"}, {kRoot, TransactionId(1), "a"}}))
-      << "once each: the write that failed carried nothing to the store";
+  EXPECT_EQ(take_intents(), (CarriedIntents{{kRoot, TransactionId(2), "a"}, {kRoot, TransactionId(1), "a"}}))
+      << "each once: the failed write stored no intents";
 }
 
-// The node that a split makes is inserted before anything leads to it.
-TEST_F(IntentsTest, TheSwapOfASplitCarriesThem) {
+// A split inserts the new node before any pointer leads to it.
+TEST_F(IntentsTest, SwapOfASplitCarriesIntents) {
   uint64_t number = 0;
   const auto fill_until = [&](const std::function<bool()>& done) {
     while (!done()) {
@@ -79,24 +79,24 @@ TEST_F(IntentsTest, TheSwapOfASplitCarriesThem) {
     }
   };
   const auto splits = [&] { return tree().statistics().splits; };
-  // The root's split: its swap makes both new nodes readable.
+  // Split of the root: its swap makes both new nodes readable.
   fill_until([&] { return splits() == 1; });
   EXPECT_EQ(nodes_.intents.back().node, kRoot);
   EXPECT_EQ(nodes_.records.size(), 3u);
-  // A leaf's: the swap of the old node does.
+  // Split of a leaf: the swap of the old node makes the new one readable.
   fill_until([&] { return splits() == 2; });
   const TreeNodeId split_leaf = nodes_.intents.back().node;
   EXPECT_NE(split_leaf, kRoot);
   const std::vector<Node> row = leaves();
   const auto left = std::ranges::find(row, split_leaf, [](const Node& leaf) { return leaf.id(); });
   ASSERT_NE(left, row.end());
-  EXPECT_FALSE(left->frame().covers(key(number - 1))) << "the change lies in the new node, on its right";
-  expect_whole();
-  EXPECT_EQ(nodes_.intents.size(), number) << "posts and merges carry none";
+  EXPECT_FALSE(left->header().covers(key(number - 1))) << "the change lies in the new right neighbour";
+  expect_consistent();
+  EXPECT_EQ(nodes_.intents.size(), number) << "posts and merges carry no intents";
 }
 
-// A splitter that dies between the two writes has changed nothing that anybody can read.
-TEST_F(IntentsTest, ADeadSplitterLeavesNoIntent) {
+// A splitter that dies between its two writes has made no readable change.
+TEST_F(IntentsTest, DeadSplitterLeavesNoIntents) {
   Process dying(nodes_, 2);
   uint64_t number = 0;
   const auto one_more = [&](Tree& tree) { return change(tree, key(number), number, putting("payload")); };
@@ -117,7 +117,7 @@ TEST_F(IntentsTest, ADeadSplitterLeavesNoIntent) {
 
 // ---- combined changes ----------------------------------------------------------------------------------------------
 
-/// Lets the other fibers run before a call is answered, as a network does.
+/// A store that lets the other fibers run before each call returns, as a network does.
 class YieldingStore final : public MemoryStore {
  public:
   YieldingStore(MemoryNodes& nodes, FiberScheduler& scheduler) : MemoryStore(nodes), scheduler_(scheduler) {}
@@ -140,8 +140,8 @@ class YieldingStore final : public MemoryStore {
   }
   void back_off(uint32_t) override { let_others_run(); }
 
-  size_t most_intents = 0;       // that one write carried
-  size_t most_intent_bytes = 0;  // of the keys of the intents that one write carried
+  size_t most_intents = 0;       // largest number in one write
+  size_t most_intent_bytes = 0;  // largest sum of their keys in one write
 
  private:
   void let_others_run() {
@@ -181,7 +181,7 @@ class CombinedIntentsTest : public ::testing::Test {
 };
 
 // 32 fibers change one leaf. The change of every fourth keeps the entry, and that of every fourth fails.
-TEST_F(CombinedIntentsTest, AWriteCarriesThoseOfEveryChangeInItAndNoOther) {
+TEST_F(CombinedIntentsTest, WriteCarriesTheIntentsOfItsChangesOnly) {
   open({});
   constexpr uint64_t kFibers = 32;
   for (uint64_t f = 0; f < kFibers; ++f) {
@@ -205,8 +205,8 @@ TEST_F(CombinedIntentsTest, AWriteCarriesThoseOfEveryChangeInItAndNoOther) {
   for (uint64_t f = 0; f < kFibers; ++f) EXPECT_EQ(carried[f], f % 4 >= 2 ? 1u : 0u) << f;
 }
 
-// Payloads that keep their size leave the leaf's bytes as they are: the intents themselves bound the batch.
-TEST_F(CombinedIntentsTest, ABatchIsFullOfIntents) {
+// Changes that keep the size of the payload do not make the leaf larger, so the intents must bound the batch.
+TEST_F(CombinedIntentsTest, IntentsBoundTheBatch) {
   open({});
   constexpr uint64_t kFibers = 400;
   const std::string longest(kMaxKeyBytes, 'k');
@@ -217,7 +217,7 @@ TEST_F(CombinedIntentsTest, ABatchIsFullOfIntents) {
   run();
   EXPECT_EQ(nodes_.intents.size(), kFibers);
   EXPECT_GT(store_.most_intents, 8u) << "changes were combined";
-  EXPECT_LE(store_.most_intent_bytes, kFullOfIntentBytes + kMaxKeyBytes);
+  EXPECT_LE(store_.most_intent_bytes, kMaxBatchIntentBytes + kMaxKeyBytes);
 }
 
 // A transaction's intents in the store name exactly its changes in the tree, also after splits, merges and conflicts.
@@ -227,7 +227,7 @@ TEST_F(CombinedIntentsTest, AgreeWithTheTreeUnderAnotherProcessesChanges) {
   MemoryStore other_store(nodes_, 2);
   const auto other = Tree::open(other_store, {.node_bytes = 400, .delta_bytes = 60});
   uint64_t next = 1;
-  std::map<std::string, uint64_t> newest;  // transaction that wrote the key last
+  std::map<std::string, uint64_t> newest;  // the last transaction that wrote the key
   std::vector<uint64_t> made;
   constexpr size_t kFibers = 16;
   size_t running = kFibers;

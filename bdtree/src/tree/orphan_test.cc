@@ -1,10 +1,10 @@
-// What dead processes left: nodes outside of the tree, and merges that others finish.
+// Remains of dead processes: nodes outside of the tree, and unfinished merges.
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "bdtree/src/tree/structure_fixture.h"
+#include "bdtree/testing/structure_fixture.h"
 #include "common/fiber/scheduler.h"
 
 namespace loam::bdtree {
@@ -12,8 +12,8 @@ namespace {
 
 using OrphanTest = StructureTest;
 
-// The maker brings its node in and ends while the collector works: then it has ended, and its node is in the tree.
-TEST_F(OrphanTest, WhatWasBroughtInBeforeItsMakerEndedIsNoOrphan) {
+// A process brings its node into the tree and ends while the collector works. The node is not an orphan.
+TEST_F(OrphanTest, NodeLinkedBeforeItsSessionEndedIsNoOrphan) {
   fill(20);
   fiber::SchedulerOptions options;
   options.idle = [](uint64_t) {};
@@ -51,12 +51,12 @@ TEST_F(OrphanTest, WhatWasBroughtInBeforeItsMakerEndedIsNoOrphan) {
   }
   EXPECT_TRUE(asked);
   EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 20 + inserted);
-  expect_whole();
+  expect_consistent();
 }
 
-// The left neighbour was merged away since the node was frozen. Between the bounds of the next one on the left the keys
-// have nothing in common, and are too many to be written out.
-class FitsNowhereTest : public StructureTest {
+// The left neighbour was merged away after the node was frozen. Between the bounds of the next left neighbour the
+// keys have no common prefix, and so are too large for one node.
+class UnmergeableNodeTest : public StructureTest {
  protected:
   void SetUp() override {
     StructureTest::SetUp();
@@ -88,15 +88,15 @@ class FitsNowhereTest : public StructureTest {
     EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 152u);
     for (const std::string& each : keys_) ASSERT_TRUE(tree().erase(each).ok());
     EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 2u);
-    expect_whole();
+    expect_consistent();
   }
 
   std::vector<std::string> keys_;
   TreeNodeId left_, frozen_, right_;
 };
 
-TEST_F(FitsNowhereTest, AFrozenNodeStaysOnItsOwn) {
-  // Somebody changes the left neighbour meanwhile: one copy serves both attempts.
+TEST_F(UnmergeableNodeTest, FrozenNodeIsReplacedByACopy) {
+  // Another process changes the left neighbour meanwhile. One copy serves both attempts.
   first_.store.before_change = [&](TreeNodeId id) {
     ASSERT_EQ(id, left_);
     nodes_.records[id.value].version = nodes_.next_version();
@@ -106,7 +106,7 @@ TEST_F(FitsNowhereTest, AFrozenNodeStaysOnItsOwn) {
   expect_finished();
 }
 
-TEST_F(FitsNowhereTest, ACopyThatCameTooLateIsRemoved) {
+TEST_F(UnmergeableNodeTest, LateCopyIsRemoved) {
   first_.store.before_change = [&](TreeNodeId) {
     Process other(nodes_, 2);
     EXPECT_EQ(*other.tree->find(keys_[70]), "v");
@@ -116,9 +116,9 @@ TEST_F(FitsNowhereTest, ACopyThatCameTooLateIsRemoved) {
   expect_finished();
 }
 
-// An inner node was taken into its neighbour, and a leaf merged away there; both who did it died before the end. What
-// leads to the leaf has no part in the tree.
-TEST_F(OrphanTest, AFrozenParentLeadsNowhere) {
+// An inner node was merged into its neighbour, and one of its leaves was merged away there; both processes died
+// before the end. The frozen inner node, which still leads to the leaf, is not a part of the tree.
+TEST_F(OrphanTest, EntriesOfFrozenParentsAreIgnored) {
   const auto id = [&] { return first_.store.new_id().value(); };
   const TreeNodeId inner = id(), frozen_inner = id(), first = id(), second = id(), gone = id();
   const auto child = [](TreeNodeId node) { return std::string(reinterpret_cast<const char*>(&node.value), 8); };
@@ -135,7 +135,7 @@ TEST_F(OrphanTest, AFrozenParentLeadsNowhere) {
   EXPECT_EQ(*suspects, std::vector{gone});
   EXPECT_EQ(tree().collect_orphans(*suspects, [](uint64_t) { return false; }).value(), 1u);
   EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 2u);
-  expect_whole();
+  expect_consistent();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Splits and merges, in the orders that chance seldom makes.
+// Splits and merges in rare orders.
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,14 +11,15 @@
 
 #include <loam/bdtree/tree.h>
 
-#include "bdtree/src/tree/structure_fixture.h"
+#include "bdtree/testing/structure_fixture.h"
 #include "common/fiber/scheduler.h"
 
 namespace loam::bdtree {
 namespace {
 
-// A copy of a parent that is out of date covers all that came behind it: what it learns must not outgrow a node.
-TEST_F(StructureTest, ACopyLearnsOnlySoMuch) {
+// An outdated copy of a parent covers all nodes that were split off later. The children that it learns must not make
+// it larger than a node.
+TEST_F(StructureTest, CachedParentIsBoundedInSize) {
   const std::string beginning(kMaxKeyBytes - 7, 'b');
   Process other(nodes_, 2);
   for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(tree().insert(beginning + key(i), "payload").ok());
@@ -30,40 +31,41 @@ TEST_F(StructureTest, ACopyLearnsOnlySoMuch) {
   }
   for (uint64_t i = 0; i < 200; ++i) ASSERT_EQ(*other.tree->find(beginning + key(i)), "payload");
   other.store.run_deferred();
-  expect_whole();
+  expect_consistent();
 }
 
-// Fibers that empty neighbouring leaves freeze them one beside the other; a fiber's stack is small.
-TEST_F(StructureTest, ARowOfFrozenNodesIsFinishedOnASmallStack) {
+// Fibers that empty neighbouring leaves freeze many adjacent ones. A fiber's stack is too small for a recursion.
+TEST_F(StructureTest, FinishesManyAdjacentFrozenNodesWithoutRecursion) {
   fill(12'000);
   for (const Node& leaf : leaves()) {
-    if (leaf.frame().low.empty()) continue;
-    NodeFrame frame = leaf.frame();
-    frame.frozen = true;
-    put(leaf.id(), frame, leaf.entries().views);
+    if (leaf.header().low.empty()) continue;
+    NodeHeader header = leaf.header();
+    header.frozen = true;
+    put(leaf.id(), header, leaf.entries().views);
   }
   fiber::SchedulerOptions options;
   options.idle = [](uint64_t) {};
   options.wake = [] {};
   fiber::FiberScheduler scheduler(options);
-  Process heir(nodes_, 2);
-  ASSERT_TRUE(scheduler.spawn([&] { EXPECT_EQ(*heir.tree->find(key(11'999)), "payload"); }).ok());
+  Process survivor(nodes_, 2);
+  ASSERT_TRUE(scheduler.spawn([&] { EXPECT_EQ(*survivor.tree->find(key(11'999)), "payload"); }).ok());
   while (scheduler.run_round(0) > 0) {
   }
   EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 12'000u);
   for (int i = 0; i < 12'000; i += 10) ASSERT_TRUE(tree().erase(key(static_cast<uint64_t>(i))).ok());
-  expect_whole();
+  expect_consistent();
 }
 
-// A merge was begun, and then memory was full: what is in everybody's way is finished all the same (R6).
-TEST_F(StructureTest, AMergeIsFinishedWhenMemoryIsFull) {
+// A merge was begun, and then memory was full. The merge is finished from the reserve, because it blocks all
+// operations (R6, room before the claim).
+TEST_F(StructureTest, MergeIsFinishedWhenMemoryIsFull) {
   fill(100);
   for (const Node& leaf : leaves()) {
     if (leaf.id() != leaves()[3].id()) continue;
-    NodeFrame frame = leaf.frame();
-    frame.frozen = true;
-    put(leaf.id(), frame, leaf.entries().views);
-    nodes_.least = Reserve::kRemove;
+    NodeHeader header = leaf.header();
+    header.frozen = true;
+    put(leaf.id(), header, leaf.entries().views);
+    nodes_.min_reserve = Reserve::kRemove;
     EXPECT_EQ(*tree().find(leaf.entries().views[0].key), "payload");
     EXPECT_FALSE(nodes_.records.contains(leaf.id().value));
     break;
@@ -73,50 +75,51 @@ TEST_F(StructureTest, AMergeIsFinishedWhenMemoryIsFull) {
   EXPECT_EQ(tree().update(key(1), keep), StatusCode::kNoSpace);
   EXPECT_TRUE(tree().update(key(1), keep, Reserve::kRemove).ok());
   const Node left = leaves()[1];
-  NodeFrame frame = left.frame();
-  frame.frozen = true;
-  put(left.id(), frame, left.entries().views);
-  nodes_.least = Reserve::kUndo;
+  NodeHeader header = left.header();
+  header.frozen = true;
+  put(left.id(), header, left.entries().views);
+  nodes_.min_reserve = Reserve::kUndo;
   const std::string in_left(left.entries().views[0].key);
   EXPECT_EQ(tree().update(in_left, keep, Reserve::kRemove), StatusCode::kNoSpace);
-  EXPECT_TRUE(tree().update(in_left, keep, Reserve::kUndo).ok()) << "an undo ends what it meets, too";
-  nodes_.least = Reserve::kWrite;
-  expect_whole();
+  EXPECT_TRUE(tree().update(in_left, keep, Reserve::kUndo).ok()) << "an undo finishes the merge, too";
+  nodes_.min_reserve = Reserve::kWrite;
+  expect_consistent();
 }
 
-// Another fiber erases the leaf's last key after this one has looked at it and before it freezes it.
-TEST_F(StructureTest, AMergeThatMetAChangeIsWantedAgain) {
+// Another fiber erases the leaf's last key after the merging fiber has read the leaf and before it freezes it.
+TEST_F(StructureTest, RetriesMergeAfterConcurrentChange) {
   fill(200);
   const std::vector<Node> row = leaves();
   ASSERT_GT(row.size(), 6u);
   const Node& victim = row[4];
-  const EntryList of_left = row[3].entries();  // one stays: it has room then, and is not merged into the full row[2]
+  const EntryList of_left =
+      row[3].entries();  // one stays, so that row[3] has room and is not merged into the full row[2]
   for (size_t i = 1; i < of_left.views.size(); ++i) ASSERT_TRUE(tree().erase(of_left.views[i].key).ok());
   first_.store.run_deferred();
   const EntryList list = victim.entries();
   for (size_t i = 1; i < list.views.size(); ++i) ASSERT_TRUE(tree().erase(list.views[i].key).ok());
   first_.store.before_change = [&](TreeNodeId id) {
-    ASSERT_EQ(id, victim.id()) << "to be frozen";
+    ASSERT_EQ(id, victim.id()) << "the node that is to be frozen";
     ASSERT_TRUE(tree().erase(list.views[0].key).ok());
   };
   first_.store.run_deferred();
   ASSERT_EQ(first_.store.before_change, nullptr);
-  EXPECT_FALSE(nodes_.records.contains(victim.id().value)) << "an empty leaf that nobody will merge";
-  expect_whole();
+  EXPECT_FALSE(nodes_.records.contains(victim.id().value)) << "the empty leaf was not merged";
+  expect_consistent();
 }
 
 // A store may drop deferred work. A dropped post must not count as waiting for ever.
-TEST_F(StructureTest, ADroppedPostIsMadeWhenItsProcessPassesAgain) {
+TEST_F(StructureTest, PostsAgainAfterDeferredWorkWasDropped) {
   fill(60);
   Process splitter(nodes_, 2);
   const size_t before = leaves().size();
-  const std::string middle = leaves()[1].frame().low;
+  const std::string middle = leaves()[1].header().low;
   splitter.store.drops_deferred = true;
   for (int i = 0; leaves().size() == before; ++i) {
     ASSERT_TRUE(splitter.tree->insert(middle + "x" + std::to_string(i), "payload").ok());
   }
   splitter.store.drops_deferred = false;
-  const std::string moved = leaves()[2].frame().low;
+  const std::string moved = leaves()[2].header().low;
   Process before_post(nodes_, 3);
   before_post.store.drops_deferred = true;
   ASSERT_TRUE(before_post.tree->find(moved).ok());
@@ -128,20 +131,22 @@ TEST_F(StructureTest, ADroppedPostIsMadeWhenItsProcessPassesAgain) {
   EXPECT_EQ(after_post.tree->statistics().hops, 0u);
 }
 
-// One has read the parent, seen the new node alive and is about to enter it; meanwhile the node is emptied and merged
-// away by another, who finds no entry to take out. The post must fail, or the entry would lead to a removed node.
-TEST_F(StructureTest, APostMeetsTheMergeOfItsNode) {
+// The posting process has read the parent and the new node, which is alive. Before it writes the parent, another
+// process empties the node and merges it away, and finds no entry in the parent. The post must fail, or its entry
+// would lead to a removed node.
+TEST_F(StructureTest, PostFailsIfItsNodeIsMergedConcurrently) {
   fill(60);
   Process splitter(nodes_, 2);
   splitter.store.drops_deferred = true;
   const size_t before = leaves().size();
-  const std::string middle = leaves()[1].frame().low;
+  const std::string middle = leaves()[1].header().low;
   for (int i = 0; leaves().size() == before; ++i) {
     ASSERT_TRUE(splitter.tree->insert(middle + "x" + std::to_string(i), "payload").ok());
   }
   const Node victim = leaves()[2];
   const EntryList list = victim.entries();
-  // The merger knows the way: it went by, and the post that it then wanted was dropped.
+  // The merging process has the node in its cache: it has followed the right link before, and its own post was
+  // dropped.
   Process merger(nodes_, 3);
   merger.store.drops_deferred = true;
   ASSERT_TRUE(merger.tree->find(list.views[0].key).ok());
@@ -157,11 +162,11 @@ TEST_F(StructureTest, APostMeetsTheMergeOfItsNode) {
   poster.store.run_deferred();
   ASSERT_EQ(poster.store.before_change, nullptr);
   EXPECT_EQ(poster.tree->statistics().conflicts, 1u);
-  expect_whole();
+  expect_consistent();
 }
 
-// Whoever goes over a right link enters what the splitter did not live to enter.
-TEST_F(StructureTest, APostOfTheDeadIsMadeByWhoeverGoesBy) {
+// A process that follows a right link posts the node of a splitter that died.
+TEST_F(StructureTest, PostsForACrashedSplitter) {
   fill(30);
   Process dead(nodes_, 2);
   for (uint64_t i = 30; i < 90; ++i) ASSERT_TRUE(dead.tree->insert(key(i), "payload").ok());
@@ -173,22 +178,22 @@ TEST_F(StructureTest, APostOfTheDeadIsMadeByWhoeverGoesBy) {
   };
   EXPECT_GT(hops(), 0u);
   EXPECT_EQ(hops(), 0u);
-  expect_whole();
+  expect_consistent();
 }
 
-TEST_F(StructureTest, ASplittersPostNeedsNobodyToGoBy) {
+TEST_F(StructureTest, SplitterPostsItsOwnNode) {
   for (uint64_t i = 0; i < 90; ++i) {
     ASSERT_TRUE(tree().insert(key(i * 37 % 90), "payload").ok());
     first_.store.run_deferred();
     Process fresh(nodes_, 2);
-    for (const Node& leaf : leaves()) ASSERT_TRUE(fresh.tree->find(leaf.frame().low).ok());
+    for (const Node& leaf : leaves()) ASSERT_TRUE(fresh.tree->find(leaf.header().low).ok());
     ASSERT_EQ(fresh.tree->statistics().hops, 0u) << i;
   }
 }
 
-// Many keys at once, with a cache of long ago: leaves were split since, and one was absorbed, changed in its new place,
-// and not removed.
-TEST_F(StructureTest, ManyKeysWithAnOldCache) {
+// Many keys at once, with an outdated cache: leaves were split, and one was absorbed, changed in its new place, and
+// not removed.
+TEST_F(StructureTest, FindsManyKeysWithAnOutdatedCache) {
   fill(60);
   Process other(nodes_, 2);
   std::vector<std::string> keys;
@@ -196,17 +201,17 @@ TEST_F(StructureTest, ManyKeysWithAnOldCache) {
   ASSERT_TRUE(other.tree->find(keys).ok());
   const std::vector<Node> row = leaves();
   ASSERT_GT(row.size(), 2u);
-  NodeFrame frame = row[1].frame();
-  frame.frozen = true;
+  NodeHeader header = row[1].header();
+  header.frozen = true;
   const EntryList list = row[1].entries();
-  put(row[1].id(), frame, list.views);
-  frame = row[0].frame();
-  frame.high = row[1].frame().high;
-  frame.right = row[1].frame().right;
+  put(row[1].id(), header, list.views);
+  header = row[0].header();
+  header.high = row[1].header().high;
+  header.right = row[1].header().right;
   const EntryList of_left = row[0].entries();
   std::vector<EntryView> both = of_left.views;
   both.insert(both.end(), list.views.begin() + 1, list.views.end());
-  put(row[0].id(), frame, both);
+  put(row[0].id(), header, both);
   const std::string gone(list.views[0].key);
   for (uint64_t i = 60; i < 120; ++i) {
     ASSERT_TRUE(tree().insert(key(i), "payload").ok());
@@ -215,11 +220,11 @@ TEST_F(StructureTest, ManyKeysWithAnOldCache) {
   const auto found = other.tree->find(keys).value();
   for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(found[i].has_value(), keys[i] != gone) << i;
   other.store.run_deferred();
-  expect_whole();
+  expect_consistent();
 }
 
-// Any write's answer may be lost, whether it happened or not: the call's key is then as before or as wanted, every
-// other key as it was.
+// The answer to any write may be lost, whether or not the write has happened. The key of the call is then as before
+// or as wanted; every other key is unchanged.
 TEST_F(StructureTest, LostAnswersLoseNothing) {
   testing::Random random(testing::test_seed(1));
   std::map<std::string, bool> model;
@@ -257,11 +262,11 @@ TEST_F(StructureTest, LostAnswersLoseNothing) {
   first_.store.run_deferred();
   other.store.run_deferred();
   ASSERT_TRUE(other.tree->collect_orphans(ids(), [](uint64_t) { return true; }).ok());
-  expect_whole();
+  expect_consistent();
 }
 
-// The root splits seldom, so that many trees are needed to lose the answer of just that write.
-TEST_F(StructureTest, ARootsSplitWhoseAnswerIsLost) {
+// Splits of the root are rare, so the test needs many trees to lose the answer to exactly that write.
+TEST_F(StructureTest, LostAnswerToARootSplitLosesNothing) {
   testing::Random random(testing::test_seed(1));
   uint64_t lost_splits = 0;
   for (int round = 0; round < 60; ++round) {
@@ -283,39 +288,40 @@ TEST_F(StructureTest, ARootsSplitWhoseAnswerIsLost) {
   EXPECT_GT(lost_splits, 3u);
 }
 
-// The number of a node is that of its post, too: a merge that is wanted while the post waits must not be forgotten.
-TEST_F(StructureTest, AMergeWaitsBesideAPost) {
+// Posts and merges are deferred by the id of their node. A merge of a node whose post waits must not be dropped.
+TEST_F(StructureTest, DeferredMergeDoesNotReplaceDeferredPost) {
   uint64_t i = 0;
   for (; leaves().size() < 3; ++i) ASSERT_TRUE(tree().insert(key(i), "payload").ok());
   const TreeNodeId last = leaves()[2].id();
   for (uint64_t n = 0; n < i; ++n) ASSERT_TRUE(tree().erase(key(n)).ok());
   first_.store.run_deferred();
   EXPECT_FALSE(nodes_.records.contains(last.value));
-  expect_whole();
+  expect_consistent();
 }
 
-TEST_F(StructureTest, AnEmptyLeafBesideAFullOneGoes) {
+TEST_F(StructureTest, EmptyLeafBesideAFullOneIsMerged) {
   fill(100);
   const std::vector<Node> row = leaves();
   ASSERT_GT(row.size(), 3u);
-  ASSERT_TRUE(tree().insert(std::string(row[1].frame().low) + "x", std::string(40, 'p')).ok());
+  ASSERT_TRUE(tree().insert(std::string(row[1].header().low) + "x", std::string(40, 'p')).ok());
   ASSERT_GT(node(row[1].id()).bytes() * 4, kSmall.node_bytes * 3);
   const EntryList list = row[2].entries();
   for (const EntryView& entry : list.views) ASSERT_TRUE(tree().erase(entry.key).ok());
   first_.store.run_deferred();
   EXPECT_FALSE(nodes_.records.contains(row[2].id().value));
-  expect_whole();
+  expect_consistent();
 }
 
-// The store asked twice, because the first answer was lost: that is no answer about the user's key.
-TEST_F(StructureTest, ANumberThatIsTakenIsNoAnswerAboutAKey) {
-  first_.store.at_insert = [](TreeNodeId) { return Status(StatusCode::kAlreadyExists, "a node of this number"); };
+// A repeated insert of a node, whose first answer was lost, gets kAlreadyExists. The user must not get it as an
+// answer about the key.
+TEST_F(StructureTest, DuplicateNodeIdIsNotReportedAsDuplicateKey) {
+  first_.store.at_insert = [](TreeNodeId) { return Status(StatusCode::kAlreadyExists, "a node with this id exists"); };
   for (uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(tree().insert(key(i), "payload").ok()) << i;
   ASSERT_EQ(first_.store.at_insert, nullptr);
-  expect_whole();
+  expect_consistent();
 }
 
-TEST_F(StructureTest, NoTreeIsNoAnswerAboutAKey) {
+TEST_F(StructureTest, MissingRootIsNotReportedAsMissingKey) {
   MemoryNodes none;
   Process process(none);
   EXPECT_EQ(process.tree->find("a").code(), StatusCode::kMalformed);
@@ -323,11 +329,11 @@ TEST_F(StructureTest, NoTreeIsNoAnswerAboutAKey) {
   EXPECT_EQ(process.tree->range("", "", 1).code(), StatusCode::kMalformed);
 }
 
-// Whichever node a store has lost: it is not taken for other processes' changes, nor for keys that are not there.
-TEST_F(StructureTest, ALostNodeIsMalformed) {
+// The loss of any node is detected. It is neither mistaken for a change of another process nor for missing keys.
+TEST_F(StructureTest, LostNodeIsMalformed) {
   constexpr uint64_t kKeys = 1'500;
   fill(kKeys);
-  ASSERT_GE(node(kRoot).frame().level, 2) << "there are inner nodes besides the root";
+  ASSERT_GE(node(kRoot).header().level, 2) << "there are inner nodes besides the root";
   const auto whole = nodes_.records;
   for (const auto& [id, record] : whole) {
     if (id == kRoot.value) continue;
@@ -345,7 +351,7 @@ TEST_F(StructureTest, ALostNodeIsMalformed) {
         if (++lost > 1) continue;
         EXPECT_EQ(process->tree->insert(key(i) + "a", "payload").code(), StatusCode::kMalformed);
       }
-      // A copy in the cache, or the neighbour's right link, is as good as a lost inner node.
+      // A copy in the cache, or the left neighbour's right link, can replace a lost inner node.
       EXPECT_TRUE(lost > 0 || !leaf);
       EXPECT_TRUE(process->tree->range("", "", kKeys).code() == StatusCode::kMalformed || !leaf);
     }
@@ -353,7 +359,7 @@ TEST_F(StructureTest, ALostNodeIsMalformed) {
   }
 }
 
-// Bounds of a search for a beginning are one byte longer than any key (KeyCodec::encode_prefix).
+// Bounds of a prefix search may be one byte longer than any key (KeyCodec::encode_prefix()).
 TEST_F(StructureTest, BoundsMayBeLongerThanKeys) {
   const std::string longest(kMaxKeyBytes, 'k');
   ASSERT_TRUE(tree().insert(longest, "payload").ok());
@@ -366,8 +372,8 @@ TEST_F(StructureTest, BoundsMayBeLongerThanKeys) {
   EXPECT_EQ(tree().range_backward("", longest + "kk", 1).code(), StatusCode::kInvalidArgument);
 }
 
-// Links that lead in circles end in an error, not in an endless loop.
-TEST_F(StructureTest, CirclesAreMalformed) {
+// Cyclic links cause an error, not an endless loop.
+TEST_F(StructureTest, CyclesAreMalformed) {
   const auto child = [](TreeNodeId id) { return std::string(reinterpret_cast<const char*>(&id.value), 8); };
   const TreeNodeId a = first_.store.new_id().value();
   const TreeNodeId b = first_.store.new_id().value();
@@ -378,7 +384,7 @@ TEST_F(StructureTest, CirclesAreMalformed) {
     EXPECT_EQ(process.tree->range_backward("", "", 1).code(), StatusCode::kMalformed);
     EXPECT_EQ(process.tree->insert("c", "payload").code(), StatusCode::kMalformed);
     const std::vector<std::string_view> keys = {"c", "ca"};
-    EXPECT_LE(process.tree->run(keys), keys.size());
+    EXPECT_LE(process.tree->keys_in_first_leaf(keys), keys.size());
     const Change put_one = [](std::optional<std::string_view>) { return Result<Edit>(Edit::put("payload")); };
     const std::vector<KeyChange> changes = {{"c", &put_one}, {"ca", &put_one}};
     for (const Status& outcome : process.tree->update(changes)) EXPECT_EQ(outcome.code(), StatusCode::kMalformed);
@@ -406,8 +412,8 @@ TEST_F(StructureTest, CirclesAreMalformed) {
   EXPECT_EQ(process.tree->find("c").code(), StatusCode::kMalformed);
 }
 
-// An undo has no numbers for new nodes: what another left larger than it would itself, it writes as it is.
-TEST_F(StructureTest, WhoMayNotSplitWritesALargeNode) {
+// An undo has no ids for new nodes, so it writes an oversized node of another process as it is.
+TEST_F(StructureTest, WritesOversizedNodeWhenSplitsAreDisabled) {
   const std::string payload(300, 'p');
   Process large(nodes_, 2, {.node_bytes = 16'384});
   for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(large.tree->insert(key(i), payload).ok());
@@ -428,7 +434,7 @@ TEST_F(StructureTest, WhoMayNotSplitWritesALargeNode) {
   ASSERT_TRUE(found.ok());
   for (const Entry& entry : *found) there[entry.key] = entry.payload;
   EXPECT_EQ(there, left);
-  ASSERT_TRUE(large.tree->insert(key(100), payload).ok()) << "others go on";
+  ASSERT_TRUE(large.tree->insert(key(100), payload).ok()) << "another tree splits it";
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 namespace loam::bdtree {
 namespace {
 
-/// TreeOptions::node_bytes. Above the greatest, a batch of changes to a node that waits for its split might not fit
-/// one.
+/// Limits of TreeOptions::node_bytes. With a higher one, a batch of changes to a node that waits for its split might
+/// not fit into a stored node.
 constexpr size_t kMinSplitBytes = 128;
 constexpr size_t kMaxSplitBytes = size_t{16} << 10;
 
@@ -19,7 +19,8 @@ Status check_key(std::string_view key) {
                                             " bytes; a tree's keys have at most " + std::to_string(kMaxKeyBytes)};
 }
 
-/// Bounds of a search for a beginning are cut one byte behind the longest key (KeyCodec::encode_prefix).
+/// A bound may be one byte longer than the longest key, because KeyCodec::encode_prefix() cuts prefixes at that
+/// length.
 Status check_bounds(std::string_view from, std::string_view to) {
   const size_t size = std::max(from.size(), to.size());
   if (size <= kMaxKeyBytes + 1) return ok_status();
@@ -75,18 +76,20 @@ std::vector<Status> Tree::update(std::span<const KeyChange> changes, Reserve res
   return impl_->update(changes, reserve);
 }
 
-size_t Tree::run(std::span<const std::string_view> keys) const { return impl_->run(keys); }
+size_t Tree::keys_in_first_leaf(std::span<const std::string_view> keys) const {
+  return impl_->keys_in_first_leaf(keys);
+}
 
 Status Tree::insert(std::string_view key, std::string_view payload) {
   return update(key, [&](std::optional<std::string_view> there) -> Result<Edit> {
-    if (there) return Status(StatusCode::kAlreadyExists, "the key is in the tree");
+    if (there) return Status(StatusCode::kAlreadyExists, "the key exists in the tree");
     return Edit::put(std::string(payload));
   });
 }
 
 Status Tree::erase(std::string_view key) {
   return update(key, [&](std::optional<std::string_view> there) -> Result<Edit> {
-    if (!there) return Status(StatusCode::kNotFound, "the key is not in the tree");
+    if (!there) return Status(StatusCode::kNotFound, "the key does not exist in the tree");
     return Edit::erase();
   });
 }
@@ -118,6 +121,7 @@ TreeStatistics Tree::statistics() const {
 }
 
 Result<std::vector<std::optional<std::string>>> Tree::Impl::find_many(std::span<const std::string> keys) {
+  // Step 1: find the leaf of each key by the cache. Keys of one leaf share its read.
   std::vector<std::optional<std::string>> found;
   std::vector<TreeNodeId> leaves;
   std::vector<size_t> leaf_of;
@@ -135,6 +139,7 @@ Result<std::vector<std::optional<std::string>>> Tree::Impl::find_many(std::span<
     if (first) leaves.push_back(there.id);
     leaf_of.push_back(place->second);
   }
+  // Step 2: read all leaves in one round trip.
   std::vector<std::optional<Node>> nodes(leaves.size());
   ++op.trips;
   auto stored = store_.get(leaves);
@@ -142,12 +147,12 @@ Result<std::vector<std::optional<std::string>>> Tree::Impl::find_many(std::span<
     if (!stored[i].ok() && stored[i].code() != StatusCode::kNotFound) return stored[i].status();
     if (!stored[i].ok()) continue;
     LOAM_ASSIGN_OR_RETURN(Node node, Node::decode(leaves[i], std::move(*stored[i])));
-    if (node.leaf() && !node.frame().frozen) nodes[i].emplace(std::move(node));
+    if (node.leaf() && !node.header().frozen) nodes[i].emplace(std::move(node));
   }
   for (size_t i = 0; i < keys.size(); ++i) {
     std::optional<Node>& node = nodes[leaf_of[i]];
-    // A hint that is out of date costs this key a way of its own, and mends the leaf for those behind it.
-    if (!node || !node->frame().covers(keys[i])) {
+    // Step 3: an outdated hint costs this key a descent of its own. The following keys use the leaf that it finds.
+    if (!node || !node->header().covers(keys[i])) {
       LOAM_ASSIGN_OR_RETURN(Node fresh, locate(Seek::to(keys[i]), 0, op));
       node.emplace(std::move(fresh));
     }
@@ -157,64 +162,65 @@ Result<std::vector<std::optional<std::string>>> Tree::Impl::find_many(std::span<
   return found;
 }
 
-/// Leaves on the way to the right: the parent says which come next, and they are read together. Hints, as ever: each is
-/// looked at whether it is the one.
-struct Tree::Impl::Walk {
+/// State of a range call. The parent names the next leaves, and they are read together ahead of the position. These
+/// leaves are hints: next_leaf() checks that a leaf covers the position before it uses it.
+struct Tree::Impl::RangeScan {
   static constexpr size_t kLeavesAtOnce = 8;
 
   std::deque<Node> ahead;
-  size_t leaves = 0;   // passed
-  size_t entries = 0;  // in them
+  size_t leaves = 0;   // leaves passed so far
+  size_t entries = 0;  // entries in these leaves
   Op op;
 };
 
-Status Tree::Impl::read_ahead(Walk& walk, std::string_view position, std::string_view to, size_t wanted) {
-  const size_t usual = std::max<size_t>(walk.entries / walk.leaves, 1);
-  const size_t count = std::min(wanted / usual + 1, Walk::kLeavesAtOnce);
+Status Tree::Impl::read_ahead(RangeScan& scan, std::string_view position, std::string_view to, size_t wanted) {
+  // As many leaves as the wanted entries need, if the next leaves are as full as the previous ones.
+  const size_t usual = std::max<size_t>(scan.entries / scan.leaves, 1);
+  const size_t count = std::min(wanted / usual + 1, RangeScan::kLeavesAtOnce);
   if (count < 2) return ok_status();
-  LOAM_ASSIGN_OR_RETURN(const Hint there, hint(Seek::to(position), 0, walk.op));
+  LOAM_ASSIGN_OR_RETURN(const Hint there, hint(Seek::to(position), 0, scan.op));
   const std::shared_ptr<const Node> parent = cache_.find(there.parent);
   if (parent == nullptr) return ok_status();
   std::vector<TreeNodeId> ids = {there.id};
   const std::string behind = std::string(position) + '\0';
   const std::vector<TreeNodeId> next = parent->children(behind, to, count - 1);
   ids.insert(ids.end(), next.begin(), next.end());
-  ++walk.op.trips;
+  ++scan.op.trips;
   auto stored = store_.get(ids);
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (!stored[i].ok()) continue;  // whoever needs it asks for it, and is told
+    if (!stored[i].ok()) continue;  // next_leaf() reads the leaf again and reports the error
     LOAM_ASSIGN_OR_RETURN(Node node, Node::decode(ids[i], std::move(*stored[i])));
-    if (node.leaf() && !node.frame().frozen) walk.ahead.push_back(std::move(node));
+    if (node.leaf() && !node.header().frozen) scan.ahead.push_back(std::move(node));
   }
   return ok_status();
 }
 
-Result<Node> Tree::Impl::next_leaf(Walk& walk, std::string_view position, std::string_view to, size_t wanted) {
-  if (walk.ahead.empty() && walk.leaves > 0) LOAM_RETURN_IF_ERROR(read_ahead(walk, position, to, wanted));
-  while (!walk.ahead.empty()) {
-    Node node = std::move(walk.ahead.front());
-    walk.ahead.pop_front();
-    if (node.frame().covers(position)) return node;
+Result<Node> Tree::Impl::next_leaf(RangeScan& scan, std::string_view position, std::string_view to, size_t wanted) {
+  if (scan.ahead.empty() && scan.leaves > 0) LOAM_RETURN_IF_ERROR(read_ahead(scan, position, to, wanted));
+  while (!scan.ahead.empty()) {
+    Node node = std::move(scan.ahead.front());
+    scan.ahead.pop_front();
+    if (node.header().covers(position)) return node;
   }
-  return locate(Seek::to(position), 0, walk.op);
+  return locate(Seek::to(position), 0, scan.op);
 }
 
 Result<std::vector<Entry>> Tree::Impl::range(std::string_view from, std::string_view to, size_t limit) {
   LOAM_RETURN_IF_ERROR(check_bounds(from, to));
   std::vector<Entry> found;
-  Walk walk;
+  RangeScan scan;
   std::string position(from);
   while (found.size() < limit) {
-    LOAM_ASSIGN_OR_RETURN(const Node leaf, next_leaf(walk, position, to, limit - found.size()));
-    ++walk.leaves;
-    walk.entries += leaf.size();
+    LOAM_ASSIGN_OR_RETURN(const Node leaf, next_leaf(scan, position, to, limit - found.size()));
+    ++scan.leaves;
+    scan.entries += leaf.size();
     for (const EntryView& entry : leaf.entries(position, to, limit - found.size()).views) {
       found.push_back({std::string(entry.key), std::string(entry.payload)});
     }
-    if (!leaf.frame().high || (!to.empty() && *leaf.frame().high >= to)) break;
-    position = *leaf.frame().high;
+    if (!leaf.header().high || (!to.empty() && *leaf.header().high >= to)) break;
+    position = *leaf.header().high;
   }
-  count(statistics_.range_trips, walk.op);
+  count(statistics_.range_trips, scan.op);
   return found;
 }
 
@@ -230,8 +236,8 @@ Result<std::vector<Entry>> Tree::Impl::range_backward(std::string_view from, std
     for (auto next = list.views.rbegin(); next != list.views.rend() && found.size() < limit; ++next) {
       found.push_back({std::string(next->key), std::string(next->payload)});
     }
-    if (leaf.frame().low <= from) break;  // also the leftmost: its bound is below all
-    bound = leaf.frame().low;
+    if (leaf.header().low <= from) break;  // also at the leftmost leaf, whose lower bound is the least key
+    bound = leaf.header().low;
     last = false;
   }
   count(statistics_.range_trips, op);

@@ -1,6 +1,6 @@
-// The tree under the explorer: every pair of operations of two processes, on nodes so small that they split and merge,
-// with a switch before every access to the store. Each history must be explained by some sequential order of its
-// operations (linearizability), and afterwards the tree must be whole, after a death between any two swaps too.
+// The tree under the explorer: every pair of operations of two processes, with a switch before every access to the
+// store. The nodes are so small that the operations split and merge them. Each history must be linearizable, and
+// afterwards the tree must satisfy its invariants, also after a death between any two swaps.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -14,7 +14,7 @@
 
 #include <loam/bdtree/tree.h>
 
-#include "bdtree/src/tree/memory_store.h"
+#include "bdtree/testing/memory_store.h"
 #include "common/testing/explorer.h"
 
 namespace loam::bdtree {
@@ -26,7 +26,7 @@ using testing::ExploreReport;
 
 using Model = std::map<std::string, std::string>;
 
-/// Two to four entries a leaf.
+/// Leaves of two to four entries.
 constexpr TreeOptions kTiny{.node_bytes = 160, .delta_bytes = 40, .attempts = 10'000};
 
 const std::string kOld = "old payload of bytes";
@@ -34,8 +34,8 @@ const std::string kNew = "new payload of bytes";
 
 std::string key(int n) { return "k" + std::to_string(100 + n); }
 
-/// One call as its caller saw it; `apply` makes it on a model and says what it answers. Without an answer its process
-/// died in it: it may have happened at any time since, or never.
+/// One call as its caller saw it. `apply` executes it on a model and returns the model's answer. A call without an
+/// answer is one in which its process died; it may have taken effect at any later time, or never.
 struct Event {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -43,7 +43,7 @@ struct Event {
   std::function<std::string(Model&)> apply;
 };
 
-bool explained(const std::vector<Event>& events, const Model& model, const Model& last, uint32_t done = 0) {
+bool is_linearizable(const std::vector<Event>& events, const Model& model, const Model& last, uint32_t done = 0) {
   size_t left = 0;
   for (size_t i = 0; i < events.size(); ++i) left += (done >> i & 1) == 0 && events[i].answer;
   if (left == 0 && model == last) return true;
@@ -56,14 +56,14 @@ bool explained(const std::vector<Event>& events, const Model& model, const Model
     Model next = model;
     const std::string answer = events[i].apply(next);
     if (events[i].answer && answer != *events[i].answer) continue;
-    if (explained(events, next, last, done | uint32_t{1} << i)) return true;
+    if (is_linearizable(events, next, last, done | uint32_t{1} << i)) return true;
   }
   return false;
 }
 
 std::string code(const Status& status) { return std::string(to_string(status.code())); }
 
-/// What one process does: calls, each of which becomes an event.
+/// The calls of one process; each becomes an event.
 struct Process {
   Process(Explorer& explorer, MemoryNodes& nodes, std::vector<Event>& history, uint64_t owner)
       : ex(explorer), store(nodes, owner), tree(Tree::open(store, kTiny)), events(history) {}
@@ -115,20 +115,20 @@ struct Process {
   std::vector<Event>& events;
 };
 
-/// A process's work in one scenario; keys 0 to 11 with even numbers are there before.
-struct Work {
+/// The work of a process in one scenario. The even keys from 0 to 11 exist before.
+struct Workload {
   const char* name;
   void (*run)(Process&);
 };
-constexpr std::array kWork = {
-    Work{"insert in the middle", [](Process& p) { p.insert(5), p.insert(5); }},
-    Work{"split", [](Process& p) { p.insert(3), p.insert(5), p.insert(7); }},
-    Work{"split at the end", [](Process& p) { p.insert(13), p.insert(15), p.insert(17); }},
-    Work{"merge", [](Process& p) { p.erase(4), p.erase(6), p.erase(8); }},
-    Work{"merge the end", [](Process& p) { p.erase(10), p.erase(8), p.erase(6); }},
-    Work{"append to one", [](Process& p) { p.append(6), p.append(6); }},
-    Work{"find", [](Process& p) { p.find(6), p.find(5), p.find(6); }},
-    Work{"come and go", [](Process& p) { p.erase(6), p.insert(6), p.find(6); }},
+constexpr std::array kWorkloads = {
+    Workload{"insert in the middle", [](Process& p) { p.insert(5), p.insert(5); }},
+    Workload{"split", [](Process& p) { p.insert(3), p.insert(5), p.insert(7); }},
+    Workload{"split at the end", [](Process& p) { p.insert(13), p.insert(15), p.insert(17); }},
+    Workload{"merge", [](Process& p) { p.erase(4), p.erase(6), p.erase(8); }},
+    Workload{"merge the end", [](Process& p) { p.erase(10), p.erase(8), p.erase(6); }},
+    Workload{"append to one", [](Process& p) { p.append(6), p.append(6); }},
+    Workload{"find", [](Process& p) { p.find(6), p.find(5), p.find(6); }},
+    Workload{"come and go", [](Process& p) { p.erase(6), p.insert(6), p.find(6); }},
 };
 
 Model preload(MemoryNodes& nodes) {
@@ -144,7 +144,7 @@ Model preload(MemoryNodes& nodes) {
   return model;
 }
 
-/// The state at the end, and nothing left over.
+/// Checks the final state, and that no orphans are left.
 Model finish(Explorer& ex, MemoryNodes& nodes, const std::vector<std::unique_ptr<Process>>& processes) {
   for (const auto& process : processes) {
     if (!process->store.dead()) process->store.run_deferred();
@@ -172,8 +172,8 @@ Model finish(Explorer& ex, MemoryNodes& nodes, const std::vector<std::unique_ptr
 class TreeExplore : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(TreeExplore, PairsAreLinearizable) {
-  const Work& first = kWork[GetParam()];
-  for (const Work& second : kWork) {
+  const Workload& first = kWorkloads[GetParam()];
+  for (const Workload& second : kWorkloads) {
     uint64_t splits_and_merges = 0;
     const ExploreReport report = explore({.schedules = 300, .base_seed = 1 + GetParam()}, [&](Explorer& ex) {
       MemoryNodes nodes;
@@ -183,7 +183,7 @@ TEST_P(TreeExplore, PairsAreLinearizable) {
       for (uint64_t owner = 1; owner <= 2; ++owner) {
         processes.push_back(std::make_unique<Process>(ex, nodes, events, owner));
       }
-      const auto run = [&](size_t i, const Work& work) {
+      const auto run = [&](size_t i, const Workload& work) {
         work.run(*processes[i]);
         processes[i]->store.run_deferred();
       };
@@ -191,7 +191,7 @@ TEST_P(TreeExplore, PairsAreLinearizable) {
       ex.spawn("second", [&] { run(1, second); });
       ex.run();
       const Model last = finish(ex, nodes, processes);
-      ex.check(explained(events, model, last), "no order of the calls explains their answers");
+      ex.check(is_linearizable(events, model, last), "no order of the calls explains their answers");
       for (const auto& process : processes) {
         splits_and_merges += process->tree->statistics().splits + process->tree->statistics().merges;
       }
@@ -202,16 +202,16 @@ TEST_P(TreeExplore, PairsAreLinearizable) {
   }
 }
 
-// A third process takes part: helpers of helpers, and a merge beside two splits.
+// A third process takes part, so that helpers meet helpers, and merges meet two splits.
 TEST_P(TreeExplore, TriplesAreLinearizable) {
-  const Work& first = kWork[GetParam()];
-  for (const Work& second : kWork) {
+  const Workload& first = kWorkloads[GetParam()];
+  for (const Workload& second : kWorkloads) {
     const ExploreReport report = explore({.schedules = 200, .base_seed = 1'000 + GetParam()}, [&](Explorer& ex) {
       MemoryNodes nodes;
       const Model model = preload(nodes);
       std::vector<Event> events;
       std::vector<std::unique_ptr<Process>> processes;
-      const std::array work = {&first, &second, &kWork[ex.random().below(kWork.size())]};
+      const std::array work = {&first, &second, &kWorkloads[ex.random().below(kWorkloads.size())]};
       for (uint64_t owner = 1; owner <= work.size(); ++owner) {
         processes.push_back(std::make_unique<Process>(ex, nodes, events, owner));
       }
@@ -224,16 +224,16 @@ TEST_P(TreeExplore, TriplesAreLinearizable) {
       ex.spawn("third", [&] { run(2); });
       ex.run();
       const Model last = finish(ex, nodes, processes);
-      ex.check(explained(events, model, last), "no order of the calls explains their answers");
+      ex.check(is_linearizable(events, model, last), "no order of the calls explains their answers");
     });
     EXPECT_TRUE(report.ok()) << first.name << " and " << second.name << ": " << report.message;
   }
 }
 
-// The first process dies at one of its writes, wherever that is; what both were told holds.
-TEST_P(TreeExplore, ADeathBesidesLosesNothing) {
-  const Work& first = kWork[GetParam()];
-  for (const Work& second : kWork) {
+// The first process dies at any of its writes. The answers that both processes got stay true.
+TEST_P(TreeExplore, DeathDuringAnOperationLosesNothing) {
+  const Workload& first = kWorkloads[GetParam()];
+  for (const Workload& second : kWorkloads) {
     const ExploreReport report = explore({.schedules = 300, .base_seed = 100 + GetParam()}, [&](Explorer& ex) {
       MemoryNodes nodes;
       const Model model = preload(nodes);
@@ -252,13 +252,13 @@ TEST_P(TreeExplore, ADeathBesidesLosesNothing) {
       });
       ex.run();
       const Model last = finish(ex, nodes, processes);
-      ex.check(explained(events, model, last), "no order of the calls explains their answers");
+      ex.check(is_linearizable(events, model, last), "no order of the calls explains their answers");
     });
     EXPECT_TRUE(report.ok()) << first.name << " (dies) and " << second.name << ": " << report.message;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, TreeExplore, ::testing::Range(size_t{0}, kWork.size()));
+INSTANTIATE_TEST_SUITE_P(, TreeExplore, ::testing::Range(size_t{0}, kWorkloads.size()));
 
 }  // namespace
 }  // namespace loam::bdtree

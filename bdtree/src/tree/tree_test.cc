@@ -11,7 +11,7 @@
 #include <loam/bdtree/tree.h>
 
 #include "bdtree/src/node/node.h"
-#include "bdtree/src/tree/memory_store.h"
+#include "bdtree/testing/memory_store.h"
 #include "common/testing/random.h"
 
 namespace loam::bdtree {
@@ -20,7 +20,7 @@ namespace {
 using Model = std::map<std::string, std::string>;
 using testing::Random;
 
-/// Small nodes: the structure changes all the time.
+/// Small nodes, so that the structure changes all the time.
 constexpr TreeOptions kSmall{.node_bytes = 512, .delta_bytes = 64};
 
 /// One client process.
@@ -54,8 +54,8 @@ std::vector<Entry> slice_backward(const Model& model, const std::string& from, c
   return entries;
 }
 
-/// Every record of the store is a node of the tree: nothing lies around.
-void expect_whole(Process& process, MemoryNodes& nodes) {
+/// Checks that every record of the store is a node of the tree.
+void expect_consistent(Process& process, MemoryNodes& nodes) {
   process.store.run_deferred();
   const auto wrong = process.tree->check_invariants();
   ASSERT_TRUE(wrong.ok()) << wrong.status().to_string();
@@ -76,7 +76,7 @@ class TreeTest : public ::testing::Test {
   Process first_{nodes_};
 };
 
-TEST_F(TreeTest, IsMadeOnce) { EXPECT_EQ(Tree::create(first_.store).code(), StatusCode::kAlreadyExists); }
+TEST_F(TreeTest, IsCreatedOnce) { EXPECT_EQ(Tree::create(first_.store).code(), StatusCode::kAlreadyExists); }
 
 TEST_F(TreeTest, InsertsFindsAndErases) {
   EXPECT_EQ(*tree().find("a"), std::nullopt);
@@ -96,7 +96,7 @@ TEST_F(TreeTest, TheEmptyKeyIsAKey) {
   EXPECT_EQ(tree().range_backward("", "", 9)->front().payload, "zero");
 }
 
-TEST_F(TreeTest, RefusesWhatIsTooLong) {
+TEST_F(TreeTest, RejectsLongKeysAndPayloads) {
   const std::string long_key(kMaxKeyBytes + 1, 'k');
   const Status status = tree().insert(long_key, "");
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -109,7 +109,7 @@ TEST_F(TreeTest, RefusesWhatIsTooLong) {
   EXPECT_TRUE(tree().insert(std::string(kMaxKeyBytes, 'k'), std::string(kMaxPayloadBytes, 'p')).ok());
 }
 
-TEST_F(TreeTest, AnErrorOfAChangeLeavesTheKeyAsItIs) {
+TEST_F(TreeTest, FailedChangeLeavesTheKeyUnchanged) {
   ASSERT_TRUE(tree().insert("a", "1").ok());
   const auto fails = [](std::optional<std::string_view>) -> Result<Edit> {
     return Status(StatusCode::kConflict, "no");
@@ -118,13 +118,13 @@ TEST_F(TreeTest, AnErrorOfAChangeLeavesTheKeyAsItIs) {
   EXPECT_EQ(*tree().find("a"), "1");
   const uint64_t writes = first_.store.writes();
   EXPECT_TRUE(tree().update("a", [](std::optional<std::string_view>) { return Result<Edit>(Edit::keep()); }).ok());
-  EXPECT_EQ(first_.store.writes(), writes) << "what keeps everything writes nothing";
+  EXPECT_EQ(first_.store.writes(), writes) << "a change that keeps the payload writes nothing";
 }
 
 TEST_F(TreeTest, KeysInOrderFillTheirNodes) {
   constexpr uint64_t kKeys = 3'000;
   for (uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(tree().insert(number_key(i), "payload").ok());
-  expect_whole(first_, nodes_);
+  expect_consistent(first_, nodes_);
   size_t most = 0;
   size_t leaves = 0;
   for (const auto& [id, stored] : nodes_.records) {
@@ -136,7 +136,7 @@ TEST_F(TreeTest, KeysInOrderFillTheirNodes) {
   EXPECT_GT(static_cast<double>(kKeys) / static_cast<double>(leaves * most), 0.9);
 }
 
-TEST_F(TreeTest, AnEmptiedTreeHasFewNodesAndGoesOn) {
+TEST_F(TreeTest, EmptiedTreeHasFewNodesAndStaysUsable) {
   constexpr uint64_t kKeys = 2'000;
   for (uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(tree().insert(number_key(i * 7919 % kKeys), "payload").ok());
   first_.store.run_deferred();
@@ -145,15 +145,15 @@ TEST_F(TreeTest, AnEmptiedTreeHasFewNodesAndGoesOn) {
     ASSERT_TRUE(tree().erase(number_key(i * 31 % kKeys)).ok()) << i;
     first_.store.run_deferred();
   }
-  expect_whole(first_, nodes_);
+  expect_consistent(first_, nodes_);
   EXPECT_LE(nodes_.records.size(), 12u);
   EXPECT_TRUE(tree().range("", "", 1)->empty());
   for (uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(tree().insert(number_key(i), "again").ok());
   EXPECT_EQ(tree().range("", "", kKeys + 1)->size(), kKeys);
-  expect_whole(first_, nodes_);
+  expect_consistent(first_, nodes_);
 }
 
-TEST_F(TreeTest, AWarmCacheFindsInOneTrip) {
+TEST_F(TreeTest, WarmCacheFindsInOneRoundTrip) {
   for (uint64_t i = 0; i < 2'000; ++i) ASSERT_TRUE(tree().insert(number_key(i), "payload").ok());
   first_.store.run_deferred();
   Process other(nodes_);
@@ -164,10 +164,10 @@ TEST_F(TreeTest, AWarmCacheFindsInOneTrip) {
   EXPECT_EQ(other.tree->statistics().hops, 0u);
 }
 
-TEST_F(TreeTest, ARangeCountsItsTrips) {
+TEST_F(TreeTest, RangeCountsItsRoundTrips) {
   for (uint64_t i = 0; i < 2'000; ++i) ASSERT_TRUE(tree().insert(number_key(i), "payload").ok());
   first_.store.run_deferred();
-  ASSERT_EQ(tree().range("", "", 2'000)->size(), 2'000u);  // the cache knows all inner nodes now
+  ASSERT_EQ(tree().range("", "", 2'000)->size(), 2'000u);  // fills the cache
   const auto before = tree().statistics().range_trips;
   const uint64_t calls = nodes_.calls();
   ASSERT_EQ(tree().range(number_key(500), "", 400)->size(), 400u);
@@ -181,7 +181,7 @@ TEST_F(TreeTest, ARangeCountsItsTrips) {
   EXPECT_EQ(tree().statistics().range_trips, expected);
 }
 
-TEST_F(TreeTest, ManyKeysTravelInOneTrip) {
+TEST_F(TreeTest, ManyKeysTravelInOneRoundTrip) {
   std::vector<std::string> keys;
   for (uint64_t i = 0; i < 1'000; ++i) {
     keys.push_back(number_key(i));
@@ -198,10 +198,10 @@ TEST_F(TreeTest, ManyKeysTravelInOneTrip) {
   EXPECT_EQ(found->back(), std::nullopt);
 }
 
-TEST_F(TreeTest, AWalkReadsLeavesTogether) {
+TEST_F(TreeTest, RangeReadsSeveralLeavesTogether) {
   for (uint64_t i = 0; i < 2'000; ++i) ASSERT_TRUE(tree().insert(number_key(i), "payload").ok());
   first_.store.run_deferred();
-  ASSERT_EQ(tree().range("", "", SIZE_MAX)->size(), 2'000u);  // the cache knows the way now
+  ASSERT_EQ(tree().range("", "", SIZE_MAX)->size(), 2'000u);  // fills the cache
   const size_t leaves = static_cast<size_t>(std::ranges::count_if(nodes_.records, [](const auto& record) {
     return Node::decode(TreeNodeId(record.first), record.second).value().leaf();
   }));
@@ -210,10 +210,10 @@ TEST_F(TreeTest, AWalkReadsLeavesTogether) {
   EXPECT_LT(nodes_.calls() - calls, leaves / 3);
   const uint64_t before = nodes_.calls();
   ASSERT_EQ(tree().range("", "", 5)->size(), 5u);
-  EXPECT_EQ(nodes_.calls() - before, 1u) << "no more than what is wanted";
+  EXPECT_EQ(nodes_.calls() - before, 1u) << "it reads no more leaves than needed";
 }
 
-TEST_F(TreeTest, AStaleCacheCostsHopsAndNoAnswers) {
+TEST_F(TreeTest, OutdatedCacheCostsHopsOnly) {
   Process other(nodes_);
   ASSERT_TRUE(tree().insert(number_key(0), "0").ok());
   uint64_t known = 1;
@@ -222,13 +222,13 @@ TEST_F(TreeTest, AStaleCacheCostsHopsAndNoAnswers) {
     for (const uint64_t end = 4 * known; known < end; ++known) {
       ASSERT_TRUE(tree().insert(number_key(known * 3), std::to_string(known * 3)).ok());
     }
-    // The other's inner nodes are as they were; this one's posts are lost in half of the rounds.
+    // The other process has outdated inner nodes. This process's posts are lost in half of the rounds.
     if (round % 2 == 0) first_.store.run_deferred();
   }
   for (uint64_t i = 0; i < known; ++i) ASSERT_EQ(*other.tree->find(number_key(i * 3)), std::to_string(i * 3));
   EXPECT_GT(other.tree->statistics().hops, 0u);
   other.store.run_deferred();
-  expect_whole(first_, nodes_);
+  expect_consistent(first_, nodes_);
 }
 
 TEST_F(TreeTest, TheCacheStaysWithinItsBound) {
@@ -243,7 +243,7 @@ TEST_F(TreeTest, TheCacheStaysWithinItsBound) {
   }
 }
 
-/// Keys that make it hard: long ones with equal beginnings, short ones, zeros.
+/// Difficult keys: long ones with common prefixes, short ones, zeros.
 std::string random_key(Random& random, uint64_t keys) {
   const uint64_t n = random.below(keys);
   Random of_key(n);
@@ -273,7 +273,7 @@ TEST_P(TreeModel, AnswersLikeAMap) {
   for (uint64_t i = 0; i < 3; ++i) processes.push_back(std::make_unique<Process>(nodes_, GetParam(), i + 1));
   uint64_t keys = 40;
   for (uint64_t step = 0; step < kSteps && !HasFatalFailure(); ++step) {
-    if (step % 1'500 == 0) keys = step % 3'000 == 0 ? 1'500 : 30;  // grows, and shrinks by what is erased meanwhile
+    if (step % 1'500 == 0) keys = step % 3'000 == 0 ? 1'500 : 30;  // the tree grows and shrinks
     Process& process = *processes[random.below(processes.size())];
     Tree& tree = *process.tree;
     const std::string key = random_key(random, keys);
@@ -289,7 +289,7 @@ TEST_P(TreeModel, AnswersLikeAMap) {
         break;
       case 3:
       case 4: {
-        // Any key when few are wanted: those of before shall go.
+        // When few keys are wanted, any key, so that the earlier ones are erased.
         const std::string victim =
             keys > 100 || model.empty()
                 ? key
@@ -321,10 +321,10 @@ TEST_P(TreeModel, AnswersLikeAMap) {
         model[key] = payload;
     }
     if (random.one_in(4)) process.store.run_deferred();
-    if (random.one_in(500)) expect_whole(process, nodes_);
+    if (random.one_in(500)) expect_consistent(process, nodes_);
   }
   for (const auto& process : processes) process->store.run_deferred();
-  expect_whole(*processes[0], nodes_);
+  expect_consistent(*processes[0], nodes_);
   ASSERT_EQ(processes[1]->tree->range("", "", SIZE_MAX).value(), slice(model, "", "", SIZE_MAX));
   uint64_t splits = 0;
   uint64_t merges = 0;
@@ -342,8 +342,8 @@ INSTANTIATE_TEST_SUITE_P(, TreeModel,
                                            TreeOptions{.node_bytes = 1'024, .delta_bytes = 512, .combine = false}),
                          [](const auto& instance) { return "Options" + std::to_string(instance.index); });
 
-// A process that dies at any of its writes leaves a tree that answers rightly and is made whole by those that live.
-TEST(TreeDeath, AtAnyWriteNothingIsLost) {
+// A process that dies at any of its writes leaves a tree with right answers, which the other processes complete.
+TEST(TreeDeath, DeathAtAnyWriteLosesNothing) {
   Random random(testing::test_seed(1));
   bool survived = false;
   uint64_t orphans = 0;
@@ -353,9 +353,9 @@ TEST(TreeDeath, AtAnyWriteNothingIsLost) {
     Process victim(nodes, kSmall, 7);
     ASSERT_TRUE(Tree::create(victim.store).ok());
     Model model;
-    std::optional<std::string> open;  // the key of the call that it died in
+    std::optional<std::string> open;  // the key of the call in which it died
     victim.store.die_at_write(death);
-    // Grows over a split of the root, then shrinks over merges.
+    // The tree grows over a split of the root, then shrinks by merges.
     for (uint64_t i = 0; i < 260 && !open; ++i) {
       const std::string key = number_key(i < 130 ? i * 37 % 130 : (i - 130) * 37 % 130);
       const Status status = i < 130 ? victim.tree->insert(key, "payload") : victim.tree->erase(key);
@@ -369,9 +369,9 @@ TEST(TreeDeath, AtAnyWriteNothingIsLost) {
       if (!open) victim.store.run_deferred();
     }
     survived = !victim.store.dead();
-    Process heir(nodes, kSmall, 8);
+    Process survivor(nodes, kSmall, 8);
     const auto check = [&] {
-      std::vector<Entry> found = heir.tree->range("", "", SIZE_MAX).value();
+      std::vector<Entry> found = survivor.tree->range("", "", SIZE_MAX).value();
       std::vector<Entry> expected = slice(model, "", "", SIZE_MAX);
       if (open) {
         std::erase_if(found, [&](const Entry& entry) { return entry.key == *open; });
@@ -382,26 +382,26 @@ TEST(TreeDeath, AtAnyWriteNothingIsLost) {
     check();
     for (uint64_t i = 0; i < 20; ++i) {
       const std::string key = number_key(1'000 + i);
-      ASSERT_TRUE(heir.tree->insert(key, "heir").ok());
+      ASSERT_TRUE(survivor.tree->insert(key, "heir").ok());
       model[key] = "heir";
     }
-    heir.store.run_deferred();
+    survivor.store.run_deferred();
     std::vector<TreeNodeId> ids;
     for (const auto& [id, node] : nodes.records) ids.emplace_back(id);
-    const auto alive = heir.tree->collect_orphans(ids, [](uint64_t) { return false; });
+    const auto alive = survivor.tree->collect_orphans(ids, [](uint64_t) { return false; });
     ASSERT_TRUE(alive.ok()) << alive.status().to_string();
-    const auto suspects = heir.tree->without_parent(ids);
+    const auto suspects = survivor.tree->without_parent(ids);
     ASSERT_TRUE(suspects.ok()) << suspects.status().to_string();
     looked_at += suspects->size();
     all += ids.size();
-    const auto collected = heir.tree->collect_orphans(*suspects, [](uint64_t owner) { return owner == 7; });
+    const auto collected = survivor.tree->collect_orphans(*suspects, [](uint64_t owner) { return owner == 7; });
     ASSERT_TRUE(collected.ok()) << collected.status().to_string();
     orphans += *collected;
-    expect_whole(heir, nodes);
+    expect_consistent(survivor, nodes);
     check();
   }
   EXPECT_GT(orphans, 0u) << "no splitter died between its two writes";
-  EXPECT_LT(looked_at, all / 4) << "hardly any node has no parent";
+  EXPECT_LT(looked_at, all / 4) << "few nodes have no parent";
 }
 
 }  // namespace

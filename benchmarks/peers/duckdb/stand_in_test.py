@@ -1,5 +1,5 @@
-"""loam-bench beside environments without DuckDB, and beside one that answers wrongly. Needs no DuckDB. Argument:
-loam-bench."""
+"""Tests loam-bench with environments that lack DuckDB, and with a program that replies with wrong sums. The tests do
+not need DuckDB. Argument: loam-bench."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ SETUP = "benchmarks/peers/duckdb/setup"
 FIGURES = 18  # the ratio and both times, for three numbers of queries, with one thread and two
 BENCH = ""
 
-# Speaks as sums.py does, and adds one to nothing.
+# Stands in for sums.py. Every sum in its replies is 1, which is wrong.
 WRONG = """
 import json, os, sys
 print(json.dumps({"duckdb": "0"}), flush=True)
@@ -34,7 +34,7 @@ class StandIns(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def python(self, text):
-        """An environment whose Python is this program."""
+        """Creates an environment whose Python is this program."""
         path = self.folder / "bin/python"
         path.parent.mkdir()
         path.write_text(f"#!{sys.executable}\n{text}")
@@ -57,18 +57,18 @@ class StandIns(unittest.TestCase):
             self.assertIn(why, row["reason"])
             self.assertIn(SETUP, row["reason"])
 
-    def test_no_environment(self):
+    def test_missing_environment_leaves_figures_unmeasured(self):
         self.expect_unmeasured("not installed")
 
-    def test_an_environment_without_duckdb(self):
+    def test_environment_without_duckdb_leaves_figures_unmeasured(self):
         self.python("print('{\"error\": \"no module of that name\"}')")
         self.expect_unmeasured("no module of that name")
 
-    def test_a_python_that_ends_at_once(self):
+    def test_python_that_exits_at_once_leaves_figures_unmeasured(self):
         self.python("")
         self.expect_unmeasured("has ended")
 
-    def test_a_python_that_talks(self):
+    def test_python_that_prints_no_json_leaves_figures_unmeasured(self):
         self.python("print('hello')")
         self.expect_unmeasured("hello")
 

@@ -1,7 +1,8 @@
-"""DuckDB under loam-bench: loads order lines once, then sums their amounts over ranges of a field.
+"""Runs DuckDB for loam-bench: loads order lines once, then sums their amounts over ranges of a field.
 
-Run by the Python of the virtual environment that benchmarks/peers/duckdb/setup makes. One JSON object a line: commands
-come on standard input, each is answered by one line on standard output. The first line says what this is,
+The Python of the virtual environment that benchmarks/peers/duckdb/setup creates runs this program. It reads commands
+from standard input, one JSON object a line, and writes one line to standard output for each command. The first line of
+the output is the version:
 
     {"duckdb": "2.0.0"}
 
@@ -10,13 +11,14 @@ come on standard input, each is answered by one line on standard output. The fir
     {"cores": [1], "threads": 1, "field": "delivered", "ranges": [[0, 500], [200, 900]], "form": "separate"}
     {"seconds": 0.02, "sums": [1234, 5678]}
 
-`load` names a folder with one file a column, its values one after another (COLUMNS). `form` is `separate`, one
-statement a range, or `filter`, one statement for all of them. With `limit_seconds` an answer that takes longer is given
-up: {"seconds": 1.5, "gave_up": true}. What cannot be done is answered by {"error": "…"}. Ends with its input.
+`load` names a folder with one file for each column, which has the values one after another (COLUMNS). `form` is
+`separate`, with one statement for each range, or `filter`, with one statement for all ranges. With `limit_seconds`, the
+program cancels a command that takes longer: {"seconds": 1.5, "gave_up": true}. A command that fails gets the reply
+{"error": "…"}. The program ends at the end of its input.
 
     python sums.py [--check]
 
---check says nothing and ends with exit code 0 if DuckDB can be used, else 3.
+--check prints nothing and ends with exit code 0 if DuckDB can be used, else 3.
 """
 
 import json
@@ -37,7 +39,8 @@ def say(answer):
 
 
 def run_on(cores):
-    """Every thread of this process: those of DuckDB that are there already, and this one, whose later ones inherit it."""
+    """Binds every thread of this process to the cores: the present threads of DuckDB, and this thread, from which later
+    threads inherit it."""
     for thread in os.listdir("/proc/self/task"):
         try:
             os.sched_setaffinity(int(thread), cores)
@@ -62,7 +65,7 @@ def statements_of(form, field, ranges):
 
 
 class Lines:
-    """The table, in memory, behind one connection."""
+    """The table in memory, and the connection to it."""
 
     def __init__(self, duckdb, numpy):
         self.duckdb = duckdb
@@ -101,7 +104,7 @@ class Lines:
             if watch:
                 watch.cancel()
                 watch.join()
-        return {"seconds": seconds, "sums": [0 if s is None else int(s) for s in sums]}  # of no row: NULL
+        return {"seconds": seconds, "sums": [0 if s is None else int(s) for s in sums]}  # None: no row
 
     def answer(self, command):
         if "load" in command:

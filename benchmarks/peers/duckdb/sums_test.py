@@ -1,6 +1,7 @@
-"""DuckDB's program answers its commands as sums.py says, and loam-bench gets all figures from it. Argument: loam-bench.
+"""Tests that sums.py replies to its commands as it documents, and that loam-bench gets all figures from it. Argument:
+loam-bench.
 
-Skipped where benchmarks/peers/duckdb/setup has not run."""
+The tests are skipped if benchmarks/peers/duckdb/setup has not run."""
 
 import array
 import json
@@ -22,7 +23,7 @@ BENCH = ""
 
 
 def write_columns(folder, rows, shorter=()):
-    """delivered is 0, 1, 2, … and amount ten times that."""
+    """Writes one file for each column. `delivered` is 0, 1, 2, …, and `amount` is ten times as much."""
     for name, code in COLUMNS.items():
         values = [10 * i if name == "amount" else i for i in range(rows - (name in shorter))]
         (pathlib.Path(folder) / name).write_bytes(array.array(code, values).tobytes())
@@ -50,10 +51,10 @@ class Sums(unittest.TestCase):
             write_columns(folder, rows)
             self.assertEqual(self.ask({"load": folder}), {"rows": rows})
 
-    def test_says_its_version_first(self):
+    def test_first_line_is_the_version(self):
         self.assertRegex(self.first["duckdb"], r"^\d+\.\d+")
 
-    def test_both_forms_give_the_sums(self):
+    def test_both_forms_return_the_sums(self):
         self.load(1000)
         ranges = [[0, 1000], [10, 12], [500, 500], [999, 5000], [-5, 1]]
         for form in ("separate", "filter"):
@@ -67,7 +68,7 @@ class Sums(unittest.TestCase):
                 for task in tasks:
                     self.assertEqual(os.sched_getaffinity(int(task)), set(CORES[:threads]), command)
 
-    def test_gives_up_at_the_limit_and_goes_on(self):
+    def test_time_limit_ends_one_command_only(self):
         self.load(200_000)
         for form in ("separate", "filter"):
             command = {"cores": CORES[:1], "threads": 1, "field": "delivered", "ranges": [[0, 100_000]] * 256,
@@ -77,7 +78,7 @@ class Sums(unittest.TestCase):
             self.assertNotIn("sums", answer)
             self.assertEqual(self.ask(command | {"ranges": [[1, 3]]})["sums"], [30])
 
-    def test_errors_are_answers(self):
+    def test_wrong_commands_get_error_replies(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertIn("FileNotFoundError", self.ask({"load": folder})["error"])
             write_columns(folder, 5, shorter=("item",))
@@ -91,14 +92,14 @@ class Sums(unittest.TestCase):
             self.assertIn("error", self.ask(text), text)
         self.assertEqual(self.ask(good)["sums"], [10])
 
-    def test_the_benchmark_has_every_figure(self):
+    def test_benchmark_reports_every_figure(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "figures"
             command = [BENCH, "scan", "--quick", "--only", "duckdb", "--rows", "20000", "--json", str(path)]
             result = subprocess.run(command, env=os.environ | {"TMPDIR": folder}, capture_output=True, text=True,
                                     timeout=DEADLINE_S)
             self.assertEqual(result.returncode, 0, result)
-            self.assertEqual(os.listdir(folder), ["figures"], "the columns are gone")
+            self.assertEqual(os.listdir(folder), ["figures"], "the files of the columns are removed")
             rows = {row["figure"]: row for row in map(json.loads, path.read_text().splitlines())}
         for threads in ("", "_2threads"):
             for queries in ("q1", "q64", "q256"):

@@ -1,7 +1,7 @@
-"""PostgreSQL under loam-bench: pgbench's TPC-B-like transactions on a server of its own, as it is told.
+"""Runs PostgreSQL for loam-bench: pgbench's TPC-B-like transactions on a server that this program starts.
 
-One JSON object a line: commands come on standard input, each is answered by one line on standard output. The first line
-says what this is,
+The program reads commands from standard input, one JSON object a line, and writes one line to standard output for each
+command. The first line of the output is the version:
 
     {"postgres": "15.8"}
 
@@ -10,15 +10,16 @@ says what this is,
     {"clients": 16, "seconds": 2, "seed": 1}
     {"per_second": 4400.5, "transactions": 8801, "latency_ms": 3.6}
 
-The first of the two fills the tables: 10 tellers and `accounts` accounts a branch. The tables are unlogged, nothing is
-ever forced to disk, statements are prepared, and connections go over a Unix socket. After each measurement the sums of
-all tables must agree, and the history must have as many rows as pgbench says transactions; then the tables are vacuumed,
-and not by the server itself, while something else is measured. What cannot be done is answered by {"error": "…"}. Ends
-with its input or at SIGTERM, and with it the server and its folder.
+The command with `branches` fills the tables: 10 tellers and `accounts` accounts for each branch. The tables are
+unlogged, the server never forces data to the disk, statements are prepared, and connections use a Unix socket. After
+each measurement, the program checks that the sums of all tables agree, and that the history has as many rows as pgbench
+reports transactions. Then it vacuums the tables; autovacuum is off, so that the server does not vacuum during a
+measurement. A command that fails gets the reply {"error": "…"}. The program ends at the end of its input or by SIGTERM.
+It then ends the server and removes its folder.
 
     python3 tpcb.py [--check]
 
---check says nothing and ends with exit code 0 if PostgreSQL can be used, else 3.
+--check prints nothing and ends with exit code 0 if PostgreSQL can be used, else 3.
 """
 
 import contextlib
@@ -37,9 +38,9 @@ import time
 
 NOT_INSTALLED = 3
 START_S = 60
-TELLERS = 10  # of a branch
+TELLERS = 10  # for each branch
 MAX_ACCOUNTS = 100_000_000
-USER = "postgres"  # the server's, for it refuses to be root's
+USER = "postgres"  # runs the server, which refuses to run as root
 
 SETTINGS = {
     "listen_addresses": "",
@@ -88,7 +89,7 @@ def say(answer):
 
 
 def programs():
-    """The newest server's folder, or None."""
+    """Returns the folder with the programs of the newest server, or None."""
     def version(folder):
         return int(re.search(r"/(\d+)/bin$", folder)[1])
     folders = [f for f in glob.glob("/usr/lib/postgresql/*/bin") if pathlib.Path(f, "postgres").exists()]
@@ -96,7 +97,7 @@ def programs():
 
 
 def missing():
-    """Why PostgreSQL cannot be used; None if it can."""
+    """Returns the reason why PostgreSQL cannot be used, or None if it can."""
     if programs() is None or shutil.which("pgbench") is None:
         return "no server, or no pgbench"
     if os.getuid() == 0 and not any(user.pw_name == USER for user in pwd.getpwall()):
@@ -105,7 +106,7 @@ def missing():
 
 
 class Server:
-    """A server with a folder of its own; goes with `close`."""
+    """A server with a folder of its own. Both end with the `stack`."""
 
     def __init__(self, stack):
         self.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loam-postgres-")))
@@ -123,7 +124,8 @@ class Server:
         self.wait_until_ready(process)
 
     def as_user(self, *command):
-        """Ends with this program, whatever that dies of; a server ends its backends."""
+        """Returns the command with a prefix: it runs as USER if this program runs as root, and the kernel sends it
+        SIGINT when this program dies for any reason. A server then ends its backends."""
         other = ["--reuid", USER, "--regid", USER, "--init-groups"] if os.getuid() == 0 else []
         return ["setpriv", "--pdeathsig", "INT", *other, *map(str, command)]
 
@@ -135,7 +137,7 @@ class Server:
         return result.stdout
 
     def end(self, process):
-        process.send_signal(signal.SIGINT)  # as fast as is sound
+        process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown
         try:
             process.wait(START_S)
         except subprocess.TimeoutExpired:

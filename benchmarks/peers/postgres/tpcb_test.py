@@ -1,7 +1,7 @@
-"""PostgreSQL's program answers its commands as tpcb.py says, and loam-bench gets both figures from it; beside programs
-that answer wrongly, and none. Argument: loam-bench.
+"""Tests that tpcb.py replies to its commands as it documents, and that loam-bench gets both figures from it. Other
+tests give loam-bench a program with wrong replies, or none. Argument: loam-bench.
 
-What needs PostgreSQL is skipped where benchmarks/peers/postgres/setup has not run."""
+Tests that need PostgreSQL are skipped if benchmarks/peers/postgres/setup has not run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ RATIO, THEIRS, OURS = "tx.vs_postgres_tpcb", "tx.tpcb_per_s_postgres", "tx.tpcb_
 INSTALLED = subprocess.run([sys.executable, PROGRAM, "--check"]).returncode == 0
 BENCH = ""
 
-# Speaks as tpcb.py does.
+# Stands in for tpcb.py, with the same replies.
 STAND_IN = """
 import json, sys
 print(json.dumps({"postgres": "0"}), flush=True)
@@ -49,14 +49,14 @@ class Bench(unittest.TestCase):
         path.write_text(text)
         return self.bench("--postgres", str(path))
 
-    def test_a_stand_in(self):
+    def test_bench_reports_the_figures_of_a_stand_in(self):
         result, rows = self.stand_in(STAND_IN)
         self.assertEqual(result.returncode, 0, result)
         self.assertEqual(rows[THEIRS]["value"], 1)
         self.assertGreater(rows[OURS]["value"], 1)
         self.assertGreater(rows[RATIO]["value"], 1)
 
-    def test_none(self):
+    def test_bench_without_postgres_leaves_figures_unmeasured(self):
         result, rows = self.stand_in("print('{\"error\": \"no server\"}')")
         self.assertEqual(result.returncode, 0, result)
         self.assertGreater(rows[OURS]["value"], 0)
@@ -71,7 +71,7 @@ class Bench(unittest.TestCase):
         self.assertIn("wrong sums", result.stderr)
 
     @unittest.skipUnless(INSTALLED, f"SKIPPED: PostgreSQL is not installed; {SETUP} installs it")
-    def test_postgres(self):
+    def test_bench_reports_the_figures_of_postgres(self):
         result, rows = self.bench()
         self.assertEqual(result.returncode, 0, result)
         for figure in (OURS, THEIRS, RATIO):
@@ -97,7 +97,7 @@ class Program(unittest.TestCase):
             self.process.stdin.close()
         self.assertEqual(self.process.wait(DEADLINE_S), 0)
         self.process.stdout.close()
-        self.assertEqual(os.listdir(self.folder), [], "the server's folder is gone")
+        self.assertEqual(os.listdir(self.folder), [], "the server's folder is removed")
 
     def ask(self, command):
         self.process.stdin.write((command if isinstance(command, str) else json.dumps(command)) + "\n")
@@ -105,7 +105,7 @@ class Program(unittest.TestCase):
         return json.loads(self.process.stdout.readline())
 
     def server(self):
-        """Processes whose data lie in the folder."""
+        """Returns the ids of the processes whose data are in the folder."""
         found = []
         for process in pathlib.Path("/proc").iterdir():
             try:
@@ -115,42 +115,42 @@ class Program(unittest.TestCase):
                 pass  # it has just ended
         return found
 
-    def test_measures_and_checks(self):
+    def test_measures_and_checks_the_sums(self):
         self.assertRegex(self.first["postgres"], r"^\d+\.\d+")
         self.assertEqual(self.ask({"branches": 2, "accounts": 50}), {"rows": 100})
         for clients in (1, 3):
             answer = self.ask({"clients": clients, "seconds": 1, "seed": 7})
             self.assertGreater(answer["per_second"], 0, answer)
             self.assertGreater(answer["transactions"], 0)
-        # What pgbench did not do shows.
+        # A change that pgbench did not make is detected.
         folder = next(self.folder.iterdir())
         subprocess.run(["psql", "-X", "-q", "-h", folder, "-U", "postgres", "-d", "postgres", "-c",
                         "UPDATE tellers SET tbalance = tbalance + 1 WHERE tid = 1"], check=True)
         self.assertIn("the sums are", self.ask({"clients": 1, "seconds": 1, "seed": 7})["error"])
-        self.assertEqual(self.ask({"branches": 1, "accounts": 10}), {"rows": 10}, "filled anew")
+        self.assertEqual(self.ask({"branches": 1, "accounts": 10}), {"rows": 10}, "the tables are filled again")
         self.assertGreater(self.ask({"clients": 1, "seconds": 1, "seed": 7})["transactions"], 0)
 
-    def test_errors_are_answers(self):
+    def test_wrong_commands_get_error_replies(self):
         for wrong in ("no JSON", "[]", "{}", {"branches": "x", "accounts": 1}, {"branches": 1, "accounts": 10**12},
                       {"clients": 1, "seconds": 1, "seed": 1}):
             self.assertIn("error", self.ask(wrong), wrong)
         self.assertEqual(self.ask({"branches": 1, "accounts": 10}), {"rows": 10})
         self.assertIn("error", self.ask({"clients": 0, "seconds": 1, "seed": 1}))
 
-    def test_ends_with_a_signal(self):
+    def test_sigterm_ends_program_and_server(self):
         self.assertTrue(self.server())
         self.process.terminate()
         self.end()
         self.assertFalse(self.server())
 
-    def test_the_server_does_not_outlive_a_killed_program(self):
+    def test_server_ends_when_the_program_is_killed(self):
         self.process.kill()
         self.process.wait()
         deadline = time.monotonic() + DEADLINE_S
         while self.server() and time.monotonic() < deadline:
             time.sleep(0.05)  # poll interval
         self.assertFalse(self.server())
-        self.process.returncode = 0  # as wished; and the folder stays
+        self.process.returncode = 0  # the test killed the program, so its exit code is right, and the folder remains
         for left in self.folder.iterdir():
             subprocess.run(["rm", "-r", left], check=True)
 

@@ -33,13 +33,13 @@ void CancelToken::State::cancel_entry(uint64_t number) {
   if (found != entries_.end()) found->limit->cancel();
 }
 
-void CancelToken::State::add(fiber::Limit& limit) {
+void CancelToken::State::add(fiber::CancelScope& limit) {
   const std::lock_guard lock(mutex_);
   if (cancelled()) return limit.cancel();
   entries_.push_back({++numbers_, fiber::FiberScheduler::current(), &limit});
 }
 
-void CancelToken::State::remove(const fiber::Limit& limit) {
+void CancelToken::State::remove(const fiber::CancelScope& limit) {
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_, [&](const Entry& entry) { return entry.limit == &limit; });
 }
@@ -50,17 +50,17 @@ bool CancelToken::cancelled() const { return state_->cancelled(); }
 
 // ---- CallScope -----------------------------------------------------------------------------------------------------
 
-BoundFiber::BoundFiber(uint64_t deadline_ns, std::vector<std::shared_ptr<CancelToken::State>> tokens)
+TokenCancelScope::TokenCancelScope(uint64_t deadline_ns, std::vector<std::shared_ptr<CancelToken::State>> tokens)
     : limit_(deadline_ns), tokens_(std::move(tokens)) {
   try {
     for (const auto& token : tokens_) token->add(limit_);
-  } catch (...) {  // no token may keep a limit that does not live
+  } catch (...) {  // no token may keep a pointer to a dead limit
     for (const auto& token : tokens_) token->remove(limit_);
     throw;
   }
 }
 
-BoundFiber::~BoundFiber() {
+TokenCancelScope::~TokenCancelScope() {
   for (const auto& token : tokens_) token->remove(limit_);
 }
 
@@ -91,7 +91,7 @@ Status CallScope::Impl::status() const {
     if (token->cancelled()) return {StatusCode::kCancelled, "the call was cancelled"};
   }
   if (Env::now_ns() < deadline_ns_) return ok_status();
-  return {StatusCode::kTimeout, "the time of the call's scope is over"};
+  return {StatusCode::kTimeout, "the time-out of the call's scope has passed"};
 }
 
 const CallScope::Impl* CallScope::Impl::of_thread() {

@@ -1,4 +1,4 @@
-// The inside of call scopes and cancel tokens.
+// Implementation of CallScope and CancelToken.
 #pragma once
 
 #include <atomic>
@@ -11,30 +11,30 @@
 
 #include "common/base/status.h"
 #include "common/base/thread.h"
-#include "common/fiber/limit.h"
+#include "common/fiber/cancel_scope.h"
 #include "common/fiber/scheduler.h"
 
 namespace loam::client {
 
-/// The limits of fibers that a token ends.
+/// The list of fiber limits (fiber::CancelScope) that a token cancels.
 ///
-/// Threads: any; add() and remove() on the thread of the limit's scheduler. A limit is touched only by its scheduler's
-/// thread, and only while it is in the list, so that it lives.
+/// Threads: any; add() and remove() on the thread of the limit's scheduler. Only the scheduler's thread touches a
+/// limit, and only while the limit is in the list, so that it is alive.
 class CancelToken::State : public std::enable_shared_from_this<State> {
  public:
   void cancel();
   bool cancelled() const {
     return cancelled_.load(std::memory_order_acquire);  // pairs with cancel()
   }
-  /// In the fiber of the limit; cancels it at once if the token is cancelled.
-  void add(fiber::Limit& limit);
-  void remove(const fiber::Limit& limit);
+  /// Adds a limit, and cancels it at once if the token is cancelled. In the fiber of the limit.
+  void add(fiber::CancelScope& limit);
+  void remove(const fiber::CancelScope& limit);
 
  private:
   struct Entry {
     uint64_t number = 0;
     fiber::FiberScheduler* scheduler = nullptr;
-    fiber::Limit* limit = nullptr;
+    fiber::CancelScope* limit = nullptr;
   };
   void cancel_entry(uint64_t number);
 
@@ -45,21 +45,21 @@ class CancelToken::State : public std::enable_shared_from_this<State> {
   uint64_t numbers_ = 0;
 };
 
-/// A limit of the running fiber with the tokens that cancel it. Owner: a frame of the fiber.
-class BoundFiber {
+/// Bounds the running fiber by a deadline and by tokens. Owner: a stack frame of the fiber.
+class TokenCancelScope {
  public:
-  BoundFiber(uint64_t deadline_ns, std::vector<std::shared_ptr<CancelToken::State>> tokens);
-  ~BoundFiber();
-  BoundFiber(const BoundFiber&) = delete;
-  BoundFiber& operator=(const BoundFiber&) = delete;
+  TokenCancelScope(uint64_t deadline_ns, std::vector<std::shared_ptr<CancelToken::State>> tokens);
+  ~TokenCancelScope();
+  TokenCancelScope(const TokenCancelScope&) = delete;
+  TokenCancelScope& operator=(const TokenCancelScope&) = delete;
 
  private:
-  fiber::Limit limit_;
+  fiber::CancelScope limit_;
   const std::vector<std::shared_ptr<CancelToken::State>> tokens_;
 };
 
-/// In a fiber the scope bounds it at once. Those of an ordinary thread form a chain, and each call of the thread bounds
-/// the fiber that does its work.
+/// A scope of a fiber bounds the fiber at once. The scopes of an ordinary thread form a chain; each call of the
+/// thread bounds the fiber that does its work by the whole chain.
 class CallScope::Impl {
  public:
   explicit Impl(const CallOptions& options);
@@ -72,14 +72,14 @@ class CallScope::Impl {
   /// Ok while neither this scope nor an outer one has ended.
   Status status() const;
   /// Bounds the running fiber by this scope and the outer ones.
-  void bind(std::optional<BoundFiber>& fiber) const { fiber.emplace(deadline_ns_, tokens_); }
+  void enter(std::optional<TokenCancelScope>& fiber) const { fiber.emplace(deadline_ns_, tokens_); }
 
  private:
   uint64_t deadline_ns_ = fiber::kForever;
-  std::vector<std::shared_ptr<CancelToken::State>> tokens_;  // with the outer scopes' of this thread
+  std::vector<std::shared_ptr<CancelToken::State>> tokens_;  // including those of the outer scopes of this thread
   const bool in_fiber_;
   const Impl* outer_ = nullptr;
-  std::optional<BoundFiber> own_;  // in a fiber
+  std::optional<TokenCancelScope> own_;  // set in a fiber only
 };
 
 }  // namespace loam::client

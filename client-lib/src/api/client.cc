@@ -14,12 +14,12 @@
 #include "client-lib/src/api/scan_impl.h"
 #include "client-lib/src/api/transaction_impl.h"
 #include "client-lib/src/core/backoff.h"
+#include "client-lib/src/driver/cancel_scope_status.h"
 #include "client-lib/src/driver/counter_impl.h"
-#include "client-lib/src/driver/limit_status.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/fiber/stack.h"
-#include "common/net/address.h"
+#include "common/net/transport/address.h"
 
 namespace loam::client {
 namespace {
@@ -27,8 +27,9 @@ namespace {
 constexpr size_t kMaxNameBytes = 256;
 constexpr uint64_t kMaxCounterBlock = uint64_t{1} << 32;
 constexpr size_t kMaxCounterNameBytes = 1'024;
-/// When the system has no memory for another stack: until one of the living fibers may have ended.
-constexpr uint64_t kSpawnAgainNs = 1'000'000;
+/// Wait before another attempt to start a fiber, if the system has no memory for its stack. Other fibers may have
+/// ended by then.
+constexpr uint64_t kSpawnRetryDelayNs = 1'000'000;
 
 Status check(const ClientOptions& options) {
   if (options.max_fibers == 0 || options.max_fibers > fiber::kMaxFibers - 2 * kReservedFibers) {
@@ -40,7 +41,8 @@ Status check(const ClientOptions& options) {
             "fiber_stack_bytes must be at least " + std::to_string(fiber::kMinStackBytes)};
   }
   if (options.request_timeout_ns == 0 || options.commit_timeout_ns == 0 || options.connect_timeout_ns == 0) {
-    return {StatusCode::kInvalidArgument, "a time-out of 0 lets nothing succeed"};
+    return {StatusCode::kInvalidArgument,
+            "request_timeout_ns, commit_timeout_ns and connect_timeout_ns must be above 0"};
   }
   if (options.max_transactions == 0) {
     return {StatusCode::kInvalidArgument, "max_transactions must be at least 1"};
@@ -66,8 +68,8 @@ std::string default_name() {
 void Task::Impl::end() {
   for (fiber::Event* event : waiting_) event->notify();
   waiting_.clear();
-  done_.store(true, std::memory_order_release);  // what the fiber did is seen by who finds it done
-  ended_.happen();
+  done_.store(true, std::memory_order_release);  // pairs with done(): callers see all effects of the fiber
+  ended_.notify();
   call_back();
 }
 
@@ -83,9 +85,9 @@ void Task::Impl::on_end(std::function<void()> callback) {
 }
 
 Task::Impl::~Impl() {
-  // relaxed: join() is over, its caller held this object.
-  if (!thrown_ || told_.load(std::memory_order_relaxed)) return;
-  const std::string what = "client: an exception ended a fiber, and nothing joined it";
+  // relaxed: no join() is running, because its caller holds this object.
+  if (!thrown_ || rethrown_.load(std::memory_order_relaxed)) return;
+  const std::string what = "client: an exception ended a fiber, and no join() has received it";
   try {
     std::rethrow_exception(thrown_);
   } catch (const std::exception& error) {
@@ -116,7 +118,7 @@ void Task::Impl::join_in_thread() {
 
 void Task::Impl::rethrow() {
   if (!thrown_) return;
-  told_.store(true, std::memory_order_relaxed);  // relaxed: read by the destructor only
+  rethrown_.store(true, std::memory_order_relaxed);  // relaxed: read by the destructor only
   std::rethrow_exception(thrown_);
 }
 
@@ -130,14 +132,14 @@ Status Task::Impl::wait() {
   }
   std::optional<Status> waited;
   const auto wait = [&] {
-    std::optional<BoundFiber> bound;
-    scope->bind(bound);
+    std::optional<TokenCancelScope> bound;
+    scope->enter(bound);
     waited = wait_in_fiber();
   };
   while (!worker_.call(wait)) {  // no fiber is free
     if (Status end = scope->status(); !end.ok()) return end;
     if (done()) return ok_status();
-    sleep_ns(kSpawnAgainNs);
+    sleep_ns(kSpawnRetryDelayNs);
   }
   return *waited;
 }
@@ -153,7 +155,7 @@ Status Task::Impl::wait_in_fiber() {
   waiting_.push_back(&ended);
   if (ended.wait_until(fiber::kForever)) return ok_status();
   std::erase(waiting_, &ended);
-  return limit_status();
+  return cancel_scope_status();
 }
 
 void Task::join() { static_cast<void>(impl_->join()); }
@@ -174,7 +176,7 @@ Status Client::Impl::open(const std::string& address, const ClientOptions& optio
   Status status(StatusCode::kUnavailable, "the client's thread has no fiber");
   worker_->call([&] {
     engine_ = std::make_unique<Engine>(*worker_, address, options);
-    trees_ = std::make_unique<Trees>(*engine_);
+    trees_ = std::make_unique<IndexTrees>(*engine_);
     engine_->set_index_writer(*trees_);
     status = engine_->open();
   });
@@ -187,33 +189,33 @@ Client::Impl::~Impl() {
     if (engine_ != nullptr) engine_->close();
     trees_.reset();
   };
-  while (!worker_->call(close)) sleep_ns(kSpawnAgainNs);
+  while (!worker_->call(close)) sleep_ns(kSpawnRetryDelayNs);
   worker_->stop();
 }
 
 void Client::Impl::start_fiber(const std::shared_ptr<Task::Impl>& task, std::function<void()> function) {
   const auto body = std::make_shared<std::function<void()>>(std::move(function));  // may throw, the rest does not
-  places_.enter();
+  fiber_limiter_.acquire();
   tasks_.add();
   const auto run = [this, task, body] {
-    struct End {
+    struct OnExit {
       Client::Impl& client;
       Task::Impl& task;
-      ~End() {
+      ~OnExit() {
         task.end();
-        client.places_.leave();
+        client.fiber_limiter_.release();
         client.tasks_.done();
       }
     } end{*this, *task};
     task->run(std::exchange(*body, nullptr));
   };
-  while (!worker_->scheduler().spawn(run).ok()) worker_->scheduler().sleep_for(kSpawnAgainNs);
+  while (!worker_->scheduler().spawn(run).ok()) worker_->scheduler().sleep_for(kSpawnRetryDelayNs);
 }
 
 std::shared_ptr<Task::Impl> Client::Impl::spawn(std::function<void()> function) {
   auto task = std::make_shared<Task::Impl>(*worker_);
-  // The library's own fibers have room kept for them, so that this one cannot be refused but for want of memory.
-  while (!worker_->call([&] { start_fiber(task, std::move(function)); })) sleep_ns(kSpawnAgainNs);
+  // The library has reserved fibers for itself, so this call fails only if the system has no memory for a stack.
+  while (!worker_->call([&] { start_fiber(task, std::move(function)); })) sleep_ns(kSpawnRetryDelayNs);
   return task;
 }
 
@@ -231,7 +233,7 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
   if (!effective.on_warning) {
     effective.on_warning = [](std::string_view text) { log_warning("client: " + std::string(text)); };
   } else {
-    // The scheduler calls it between two fibers: an exception has no caller to arrive at.
+    // The scheduler calls it between two fibers, so no caller could receive an exception.
     effective.on_warning = [given = options.on_warning](std::string_view text) {
       call_logged([&] { given(text); }, "on_warning, told '" + std::string(text) + "',");
     };
@@ -239,7 +241,7 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
   rpc::WorkerOptions worker;
   worker.thread_name = "loam-client";
   worker.scheme = parsed.scheme;
-  // A commit that may be cut short has a fiber of its own.
+  // A commit under a CallScope runs in a fiber of its own (Transaction::Impl::commit_bounded()).
   worker.max_fibers = effective.max_fibers + kReservedFibers + std::min(effective.max_transactions, kReservedFibers);
   worker.stack_bytes = effective.fiber_stack_bytes;
   worker.spin_ns = effective.spin_ns;
@@ -265,11 +267,11 @@ std::shared_ptr<PendingCall> Client::start_call(std::function<void()> function, 
 void Client::run_and_wait(const std::function<void()>& function) {
   const CallScope::Impl* const scope = CallScope::Impl::of_thread();
   const auto bounded = [&] {
-    std::optional<BoundFiber> bound;
-    if (scope != nullptr) scope->bind(bound);
+    std::optional<TokenCancelScope> bound;
+    if (scope != nullptr) scope->enter(bound);
     function();
   };
-  if (!impl_->worker().call(bounded)) impl_->spawn(bounded)->join_in_thread();  // no place at once: wait for one
+  if (!impl_->worker().call(bounded)) impl_->spawn(bounded)->join_in_thread();  // no free fiber now: wait for one
 }
 
 void Client::sleep_for(uint64_t duration_ns) {
@@ -288,8 +290,9 @@ Result<Table> Client::create_table(std::string_view name, TableKind kind, const 
     return Status(StatusCode::kInvalidArgument, "table " + std::string(name) + " needs at least one field");
   }
   return in_fiber(impl_->engine(), [&]() -> Result<Table> {
-    LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created, impl_->engine().change_catalog<wire::TableCreated>(
-                                                                wire::CreateTable{std::string(name), kind, schema}));
+    LOAM_ASSIGN_OR_RETURN(
+        const wire::CreateTableReply created,
+        impl_->engine().change_catalog<wire::CreateTableReply>(wire::CreateTable{std::string(name), kind, schema}));
     return make_table(created.table);
   });
 }
@@ -316,7 +319,7 @@ Status Client::drop_table(std::string_view name) {
     const auto table = impl_->engine().catalog().find(name);
     if (!table) return {StatusCode::kNoSuchTable, "there is no table " + std::string(name)};
     const wire::DropTable drop{std::string(name), table->id()};
-    return impl_->engine().change_catalog<wire::TableDropped>(drop).status();
+    return impl_->engine().change_catalog<wire::DropTableReply>(drop).status();
   });
 }
 
@@ -335,8 +338,8 @@ Result<Transaction> Client::begin(const TransactionOptions& options) {
 
 Status Client::run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options) {
   Engine& engine = impl_->engine();
-  std::optional<wire::RecordId> lost_at;  // of the last attempt
-  std::exception_ptr thrown;              // by the body
+  std::optional<wire::RecordId> conflicting_record;  // of the last attempt
+  std::exception_ptr thrown;                         // by the body
   const auto attempt = [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(*impl_, options));
     Status status;
@@ -356,7 +359,7 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
       }
       status = transaction.commit();
     }
-    lost_at = Transaction::Impl::of(transaction).lost_at();
+    conflicting_record = Transaction::Impl::of(transaction).conflicting_record();
     return status;
   };
   Status result = in_fiber(engine, [&]() -> Status {
@@ -364,23 +367,23 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
     std::vector<wire::RecordId> contended;
     contended.reserve(options.contended.size());
     for (const RecordRef& record : options.contended) contended.push_back({record.table.id(), record.key});
-    Turns::Turn turn(engine.turns());
+    HotRecordQueues::Guard guard(engine.hot_record_queues());
     for (uint32_t tried = 1;; ++tried) {
-      if (!contended.empty()) turn.take(contended);
+      if (!contended.empty()) guard.acquire(contended);
       Status status = attempt();
       if (thrown) return status;
-      if (status.ok() || !worth_retrying(status.code()) || tried >= options.retry.max_attempts) return status;
-      if (status == StatusCode::kUnavailable && engine.records_lost()) return status;  // time does not help
+      if (status.ok() || !is_retryable(status.code()) || tried >= options.retry.max_attempts) return status;
+      if (status == StatusCode::kUnavailable && engine.records_lost()) return status;  // waiting does not help
       const uint64_t wait_ns = std::max(retry_wait_ns(options.retry, status.code(), tried - 1, engine.random()),
                                         status == StatusCode::kOverloaded ? engine.overload_wait_ns() : 0);
       if (engine.worker().now_ns() + wait_ns >= last_start_ns) return status;
       engine.counters().retries.add(1);
-      const auto there = std::exchange(lost_at, std::nullopt);
+      const auto there = std::exchange(conflicting_record, std::nullopt);
       if (there && std::ranges::find(contended, *there) == contended.end()) {
-        contended.push_back(*there);  // in the queue there it begins at the right moment
+        contended.push_back(*there);  // no wait: the queue of the record starts the next attempt in time
         continue;
       }
-      if (!engine.pause(wait_ns)) return status;
+      if (!engine.sleep_before_retry(wait_ns)) return status;
     }
   });
   if (thrown) std::rethrow_exception(std::move(thrown));
@@ -406,27 +409,27 @@ Result<std::vector<ScanStream>> Client::scan(const std::vector<ScanRequest>& req
   Engine& engine = impl_->engine();
   return in_fiber(engine, [&]() -> Result<std::vector<ScanStream>> {
     // Non-transactional tables have no snapshots (R21).
-    std::shared_ptr<SnapshotLease> lease;
+    std::shared_ptr<RegisteredSnapshot> registered;
     std::shared_ptr<const Snapshot> snapshot;
     LOAM_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, engine.session(engine.request_deadline()));
     if (std::any_of(requests.begin(), requests.end(),
                     [](const ScanRequest& request) { return request.table.kind() == TableKind::kTransactional; })) {
-      LOAM_ASSIGN_OR_RETURN(lease, engine.lease_snapshot());
-      snapshot = lease->snapshot();
-      session = lease->session();
+      LOAM_ASSIGN_OR_RETURN(registered, engine.register_snapshot());
+      snapshot = registered->snapshot();
+      session = registered->session();
     }
     std::vector<ScanStream> streams;
     streams.reserve(requests.size());
     for (const ScanRequest& request : requests) {
       LOAM_ASSIGN_OR_RETURN(ScanStream stream, ScanStream::Impl::start(engine, session, request.table, request.query,
-                                                                       options, snapshot, lease));
+                                                                       options, snapshot, registered));
       streams.push_back(std::move(stream));
     }
     return streams;
   });
 }
 
-// ---- the rest ------------------------------------------------------------------------------------------------------
+// ---- non-transactional tables, counters, state ---------------------------------------------------------------------
 
 Result<PlainTable> Client::plain(const Table& table) {
   LOAM_RETURN_IF_ERROR(check_access(table, TableKind::kNonTransactional));
@@ -451,7 +454,7 @@ SessionId Client::session() const { return impl_->engine().session_id(); }
 bool Client::session_open() const { return impl_->engine().session_open(); }
 std::string Client::admin_address() const {
   std::string address;
-  impl_->worker().call_without_fiber([&] { address = impl_->engine().present()->manager().admin_address(); });
+  impl_->worker().call_without_fiber([&] { address = impl_->engine().current_session()->manager().admin_address(); });
   return address;
 }
 ClientStatistics Client::statistics() const { return impl_->engine().statistics(); }

@@ -9,8 +9,8 @@
 
 #include <loam/client/client.h>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
-#include "common/testing/patience.h"
+#include "client-lib/testing/cluster_test_fixture.h"
+#include "common/testing/eventually.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::client {
@@ -22,14 +22,14 @@ Schema one_field(FieldType type = FieldType::kInt64) { return Schema::make({{"x"
 
 // ---- connecting ----------------------------------------------------------------------------------------------------
 
-TEST_F(ClientTest, WrongAddressesAreTold) {
+TEST_F(ClientTest, RejectsWrongAddresses) {
   EXPECT_EQ(Client::connect("nonsense").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Client::connect("sim://here:1").code(), StatusCode::kInvalidArgument);
   const auto nobody = Client::connect("tcp://127.0.0.1:1");
   EXPECT_EQ(nobody.code(), StatusCode::kUnavailable);
   EXPECT_NE(nobody.status().message().find("commit manager at tcp://127.0.0.1:1"), std::string::npos)
       << nobody.status().to_string();
-  // A storage node is no commit manager.
+  // A storage node is not a commit manager.
   const auto node = Client::connect(cluster_->node(0).address());
   EXPECT_FALSE(node.ok());
   EXPECT_NE(node.status().message().find(cluster_->node(0).address()), std::string::npos) << node.status().to_string();
@@ -64,26 +64,26 @@ TEST_F(ClientTest, SessionsAreOpenedAndClosed) {
     EXPECT_EQ(a->admin_address(), "");
   }
   EXPECT_EQ(cluster_->manager().statistics().core.sessions, before);
-  EXPECT_EQ(cluster_->manager().statistics().core.sessions_lost, 0u) << "an orderly end is no loss";
+  EXPECT_EQ(cluster_->manager().statistics().core.sessions_lost, 0u) << "a closed session is not lost";
 }
 
-/// For servers that do not come back.
-ClientOptions hasty() {
+/// Options with short time-outs, for servers that do not return.
+ClientOptions short_timeouts() {
   ClientOptions options;
   options.request_timeout_ns = 200'000'000;
   options.commit_timeout_ns = 300'000'000;
   return options;
 }
 
-TEST_F(ClientTest, ACommitManagerThatStaysAwayIsReported) {
+TEST_F(ClientTest, UnreachableCommitManagerIsReported) {
   TestCluster cluster(1, uint64_t{32} << 20);
-  const auto client = cluster.client(hasty());
+  const auto client = cluster.client(short_timeouts());
   const Table table = client->create_table("t", TableKind::kTransactional, one_field()).value();
   auto tx = client->begin().value();
   ASSERT_TRUE(tx.insert(table, Key(1), {Value::int64(1)}).ok());
   cluster.manager().stop();
   const Status commit = tx.commit();
-  // kFenced: the client knew that the commit manager was away, and has not asked it to commit.
+  // kFenced: the client knew that the commit manager was away, and has not sent the completion.
   EXPECT_TRUE(commit == StatusCode::kUnknownOutcome || commit == StatusCode::kFenced) << commit.to_string();
   EXPECT_EQ(client->begin().code(), StatusCode::kUnavailable);
   EXPECT_EQ(client->open_table("t").code(), StatusCode::kUnavailable);
@@ -95,7 +95,7 @@ TEST_F(ClientTest, ACommitManagerThatStaysAwayIsReported) {
 
 TEST_F(ClientTest, LostStorageNodeIsUnavailable) {
   TestCluster cluster(1, uint64_t{32} << 20);
-  const auto client = cluster.client(hasty());
+  const auto client = cluster.client(short_timeouts());
   const Table table = client->create_table("t", TableKind::kTransactional, one_field()).value();
   ASSERT_TRUE(
       client->run_transaction([&](Transaction& tx) { return tx.insert(table, Key(1), {Value::int64(1)}); }).ok());
@@ -121,7 +121,7 @@ TEST_F(ClientTest, TablesAreCreatedFoundAndDropped) {
   EXPECT_EQ(found.id(), made.id());
   EXPECT_EQ(found.schema(), one_field());
   EXPECT_EQ(found.kind(), TableKind::kTransactional);
-  // The same again is the same; another definition is an error.
+  // Creating the same table again returns it; another definition is an error.
   EXPECT_EQ(other->create_table("catalog.a", TableKind::kTransactional, one_field())->id(), made.id());
   const auto schema = other->create_table("catalog.a", TableKind::kTransactional, one_field(FieldType::kText));
   EXPECT_EQ(schema.code(), StatusCode::kAlreadyExists);
@@ -139,7 +139,7 @@ TEST_F(ClientTest, TablesAreCreatedFoundAndDropped) {
   EXPECT_NE(client_->create_table("catalog.a", TableKind::kTransactional, one_field())->id(), made.id());
 }
 
-TEST_F(ClientTest, SystemTablesAreOutOfReach) {
+TEST_F(ClientTest, SystemTablesAreInaccessible) {
   EXPECT_EQ(client_->open_table("loam.counters").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(client_->drop_table("loam.counters").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(client_->create_table("loam.mine", TableKind::kTransactional, one_field()).code(),
@@ -187,7 +187,7 @@ TEST_F(ClientTest, SpawnWaitsAtTheLimitOfFibers) {
   for (int i = 0; i < 40; ++i) {
     tasks.push_back(client->spawn([&] {
       most = std::max<int>(most, ++living);
-      // Until there were as many as there may be: whoever spawns them may be slow.
+      // Wait until the limit is reached, because the spawning thread may be slow.
       for (int tries = 0; tries == 0 || (most < 4 && tries < 50'000); ++tries) client->sleep_for(200'000);
       --living;
       ++ran;
@@ -242,7 +242,7 @@ TEST_F(ClientTest, LongHoldsAreReported) {
     while (std::chrono::steady_clock::now() < until) {
     }
   });
-  client->run([] {});  // the report comes after the fact
+  client->run([] {});  // the warning comes after the fiber has released the thread
   EXPECT_GE(warnings, 1);
 }
 
@@ -278,14 +278,15 @@ TEST_F(ClientTest, CountersAreUniqueOverClients) {
   EXPECT_EQ(twice, 0);
   EXPECT_EQ(seen.size(), 1'600u);
   EXPECT_GE(*seen.begin(), 1u);
-  EXPECT_LE(*seen.rbegin(), 1'620u) << "gaps are unused rests of blocks only";
+  EXPECT_LE(*seen.rbegin(), 1'620u) << "only unused rests of blocks are gaps";
   EXPECT_EQ(client_->counter("fresh")->next().value(), 1u);
 }
 
-// One after the other they would wait for 20 seconds, and for 64 times as long if each tried again and again.
-TEST_F(ClientTest, WhoWaitsForADrawFailsWithIt) {
+// All waiting fibers fail together. One after the other they would wait for 20 seconds, and with all retries for 64
+// times as long.
+TEST_F(ClientTest, WaitersFailWithTheFailedBlockAllocation) {
   TestCluster cluster(1, uint64_t{32} << 20);
-  ClientOptions options = hasty();
+  ClientOptions options = short_timeouts();
   options.request_timeout_ns = 1'000'000'000;
   const auto client = cluster.client(options);
   Counter counter = client->counter("c", 1).value();
@@ -326,7 +327,8 @@ TEST_F(ClientTest, PlainTablesSwapByExactVersion) {
   ASSERT_TRUE(table.remove(Key(1), second).ok());
   EXPECT_EQ(table.get(Key(1)).code(), StatusCode::kNotFound);
   EXPECT_EQ(table.update(Key(1), second, {Value::int64(3), Value::null()}).code(), StatusCode::kConflict);
-  EXPECT_GT(table.insert(Key(1), {Value::int64(4), Value::null()}).value(), second) << "no number comes back (R21)";
+  EXPECT_GT(table.insert(Key(1), {Value::int64(4), Value::null()}).value(), second)
+      << "no version is used again (R21, exact-version writes)";
   EXPECT_EQ(table.insert(Key(2), {Value::text("x"), Value::null()}).code(), StatusCode::kInvalidArgument);
 
   std::vector<Key> keys;

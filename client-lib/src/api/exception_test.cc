@@ -1,4 +1,4 @@
-// What functions of an application throw arrives at the caller.
+// Exceptions of an application's functions arrive at the caller.
 #include <atomic>
 #include <cstdint>
 #include <stdexcept>
@@ -11,7 +11,7 @@
 #include <loam/client/client.h>
 
 #include "client-lib/src/api/client_impl.h"
-#include "client-lib/src/api/cluster_test_fixture.h"
+#include "client-lib/testing/cluster_test_fixture.h"
 #include "common/base/pause_point.h"
 #include "common/fiber/scheduler.h"
 
@@ -23,7 +23,7 @@ using testing::eventually;
 class ExceptionTest : public ClusterTest {
  protected:
   [[noreturn]] static void fail() { throw std::runtime_error("the application's"); }
-  /// What `function` throws; empty if nothing.
+  /// Returns the text of the exception that `function` throws, or an empty text.
   template <class Function>
   static std::string thrown_by(const Function& function) {
     try {
@@ -43,7 +43,7 @@ class ExceptionTest : public ClusterTest {
 
 constexpr const char* kThrown = "the application's";
 
-TEST_F(ExceptionTest, RunThrowsWhatItsFunctionThrowsAndRunsItOnce) {
+TEST_F(ExceptionTest, RunThrowsItsFunctionsExceptionAndRunsItOnce) {
   on_thread_and_fiber([&] {
     int calls = 0;
     EXPECT_EQ(thrown_by([&] {
@@ -64,16 +64,16 @@ TEST_F(ExceptionTest, RunThrowsWhatItsFunctionThrowsAndRunsItOnce) {
   EXPECT_EQ(client_->run([] { return std::string("still there"); }), "still there");
 }
 
-TEST_F(ExceptionTest, JoinThrowsWhatTheFiberThrew) {
+TEST_F(ExceptionTest, JoinThrowsTheFibersException) {
   on_thread_and_fiber([&] {
     Task task = client_->spawn([] { fail(); });
     EXPECT_EQ(thrown_by([&] { task.join(); }), kThrown);
     EXPECT_TRUE(task.done());
-    EXPECT_EQ(thrown_by([&] { task.join(); }), kThrown) << "each caller learns it";
+    EXPECT_EQ(thrown_by([&] { task.join(); }), kThrown) << "each caller gets the exception";
   });
 }
 
-TEST_F(ExceptionTest, RunTransactionAbortsAndThrowsWhatItsBodyThrew) {
+TEST_F(ExceptionTest, RunTransactionAbortsAndThrowsItsBodysException) {
   const Table table = accounts();
   fill(table, 1, 10);
   on_thread_and_fiber([&] {
@@ -92,7 +92,7 @@ TEST_F(ExceptionTest, RunTransactionAbortsAndThrowsWhatItsBodyThrew) {
   EXPECT_TRUE(all_transactions_ended());
 }
 
-TEST_F(ExceptionTest, ATransactionLostToAnExceptionIsAborted) {
+TEST_F(ExceptionTest, TransactionIsAbortedByAnException) {
   const Table table = accounts();
   fill(table, 1, 10);
   const auto body = [&] {
@@ -105,7 +105,7 @@ TEST_F(ExceptionTest, ATransactionLostToAnExceptionIsAborted) {
   EXPECT_EQ(balance(table, 0), 10);
 }
 
-TEST_F(ExceptionTest, ACatchBlockMayCallTheLibrary) {
+TEST_F(ExceptionTest, CatchBlockMayCallTheLibrary) {
   const Table table = accounts();
   fill(table, 1, 10);
   std::vector<Task> tasks;
@@ -124,7 +124,7 @@ TEST_F(ExceptionTest, ACatchBlockMayCallTheLibrary) {
   EXPECT_EQ(right, 8);
 }
 
-TEST_F(ExceptionTest, AScansProgressThrowsToItsReader) {
+TEST_F(ExceptionTest, ScanProgressExceptionReachesTheReader) {
   const Table table = accounts();
   fill(table, 5'000, 1);
   std::atomic<int> told{0};
@@ -136,7 +136,7 @@ TEST_F(ExceptionTest, AScansProgressThrowsToItsReader) {
     fail();
   };
   Query query;
-  query.select.assign(200, 0);  // more than one chunk: the nodes cannot end before they have told
+  query.select.assign(200, 0);  // more than one chunk: so the nodes report their progress before they end
   auto stream = client_->scan(table, query, options).value();
   EXPECT_TRUE(eventually([&] { return told > 0; }));
   EXPECT_EQ(thrown_by([&] { static_cast<void>(stream.collect()); }), kThrown);
@@ -146,7 +146,7 @@ TEST_F(ExceptionTest, AScansProgressThrowsToItsReader) {
   EXPECT_EQ(balance(table, 0), 1) << "the client goes on";
 }
 
-TEST_F(ExceptionTest, AnIndexsProgressThrowsToItsMaker) {
+TEST_F(ExceptionTest, IndexProgressExceptionReachesTheCaller) {
   const Table table = accounts();
   fill(table, 10, 1);
   bool throws = true;
@@ -164,8 +164,8 @@ TEST_F(ExceptionTest, AnIndexsProgressThrowsToItsMaker) {
   EXPECT_TRUE(index.ok() && index->ready()) << index.status().to_string();
 }
 
-/// Throws once at a pause point that several fibers of a call pass: in the fiber `caller`, or in another one. The
-/// exception is not of std::exception's kind.
+/// Throws once at a pause point that several fibers of a call pass, in the fiber `caller` or in another one. The
+/// exception is not derived from std::exception.
 class ThrowingFiber {
  public:
   ThrowingFiber(const char* point, uint64_t caller, bool in_caller)
@@ -178,11 +178,11 @@ class ThrowingFiber {
   bool thrown() const { return thrown_; }
 
  private:
-  bool thrown_ = false;     // the worker's thread only
-  PausePoints::Hook hook_;  // last: its callback uses the rest
+  bool thrown_ = false;     // used by the worker thread only
+  PausePoints::Hook hook_;  // last member, because its callback uses the others
 };
 
-/// Records with a balance of their own each, so that several fibers change the index.
+/// Inserts records with different balances, so that several fibers change the index.
 Status insert_some(Transaction& tx, const Table& table) {
   for (uint64_t key = 0; key < 8; ++key) {
     LOAM_RETURN_IF_ERROR(tx.insert(table, Key(key), {Value::int64(static_cast<int64_t>(key)), Value::null()}));
@@ -190,8 +190,8 @@ Status insert_some(Transaction& tx, const Table& table) {
   return ok_status();
 }
 
-// The build waited for ever for a fiber that threw. The calling fiber enters no records itself.
-TEST_F(ExceptionTest, AnIndexBuildEndsWhicheverFiberThrows) {
+// The build must not wait for ever for a fiber that threw. The calling fiber enters no records itself.
+TEST_F(ExceptionTest, IndexBuildEndsWhenAnyFiberThrows) {
   const Table table = accounts();
   ASSERT_TRUE(client_->run_transaction([&](Transaction& tx) { return insert_some(tx, table); }).ok());
   const auto create = [&] { return client_->create_index("exception.build", table, {{"balance"}}); };
@@ -208,7 +208,7 @@ TEST_F(ExceptionTest, AnIndexBuildEndsWhicheverFiberThrows) {
   EXPECT_EQ(tx->range(*index, {})->size(), 8);
 }
 
-TEST_F(ExceptionTest, ACommitEndsWhicheverFiberOfItsIndexChangesThrows) {
+TEST_F(ExceptionTest, CommitEndsWhenAnyIndexFiberThrows) {
   const auto client = cluster_->client();
   for (const bool in_caller : {true, false}) {
     const Table table = accounts();
@@ -223,7 +223,7 @@ TEST_F(ExceptionTest, ACommitEndsWhicheverFiberOfItsIndexChangesThrows) {
       EXPECT_EQ(committed.code(), StatusCode::kFenced) << committed.to_string();
       EXPECT_TRUE(fiber.thrown());
     });
-    // In a new session, when the old one's changes are undone.
+    // A new session can write when recovery has undone the changes of the old one.
     EXPECT_TRUE(eventually(
         [&] { return client->run_transaction([&](Transaction& tx) { return insert_some(tx, table); }).ok(); }));
     auto tx = client->begin({.read_only = true, .retry = {}});
@@ -231,7 +231,7 @@ TEST_F(ExceptionTest, ACommitEndsWhicheverFiberOfItsIndexChangesThrows) {
   }
 }
 
-TEST_F(ExceptionTest, AWarningMayThrow) {
+TEST_F(ExceptionTest, WarningHandlerMayThrow) {
   std::atomic<int> warnings{0};
   ClientOptions options;
   options.on_warning = [&](std::string_view) {
@@ -239,7 +239,7 @@ TEST_F(ExceptionTest, AWarningMayThrow) {
     fail();
   };
   const auto client = cluster_->client(options);
-  const auto hold = [&] {  // the thread for over 10 ms
+  const auto hold = [&] {  // holds the worker thread for over 10 ms
     const uint64_t until_ns = client->impl().worker().now_ns() + 20'000'000;
     while (client->impl().worker().now_ns() < until_ns) {
     }

@@ -1,4 +1,4 @@
-// What the public calls have in common.
+// Helpers of the public calls: run in a fiber, check tables.
 #pragma once
 
 #include <optional>
@@ -8,42 +8,43 @@
 #include <loam/client/table.h>
 
 #include "client-lib/src/api/call_scope.h"
+#include "client-lib/src/driver/cancel_scope_status.h"
 #include "client-lib/src/driver/engine.h"
-#include "client-lib/src/driver/limit_status.h"
 #include "common/base/status.h"
-#include "common/fiber/limit.h"
+#include "common/fiber/cancel_scope.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::client {
 
 template <class T>
-void name_end(Result<T>& result) {
+void apply_cancel_scope_status(Result<T>& result) {
   if (result.ok()) return;
   Status status = result.status();
-  name_end(status);
+  apply_cancel_scope_status(status);
   result = std::move(status);
 }
 
-/// Runs `function` in a fiber of the client, bounded by the CallScopes of the caller, and waits; at once if the caller
-/// is one. `function` returns a Status or a Result. kOverloaded if there is no fiber for it.
+/// Runs `function` in a fiber of the client and waits for it; in the caller, if the caller is such a fiber. The
+/// CallScopes of the caller bound it. `function` returns a Status or a Result. kOverloaded: the client has no free
+/// fiber.
 template <class Function>
 auto in_fiber(Engine& engine, Function&& function) -> std::invoke_result_t<Function> {
   std::optional<std::invoke_result_t<Function>> result;
   const CallScope::Impl* const scope = CallScope::Impl::of_thread();
   engine.worker().call([&] {
-    std::optional<BoundFiber> bound;
-    if (scope != nullptr) scope->bind(bound);
+    std::optional<TokenCancelScope> bound;
+    if (scope != nullptr) scope->enter(bound);
     result.emplace(function());
-    if (fiber::Limit::any()) name_end(*result);
+    if (fiber::CancelScope::any()) apply_cancel_scope_status(*result);
   });
   if (result) return std::move(*result);
-  return Status(StatusCode::kOverloaded, "the client has no fiber left for this call; use fewer threads, or run()");
+  return Status(StatusCode::kOverloaded, "the client has no free fiber for this call; use fewer threads, or run()");
 }
 
-/// What every access by an application must satisfy.
+/// Checks that an application may access the table, and that it has the right kind.
 inline Status check_access(const Table& table, TableKind kind) {
   if (table.id() < wire::kFirstUserTableId) {
-    return {StatusCode::kInvalidArgument, "table " + table.name() + " is the system's own"};
+    return {StatusCode::kInvalidArgument, "table " + table.name() + " belongs to the system"};
   }
   if (table.kind() != kind) {
     return {StatusCode::kWrongTableKind,
@@ -53,7 +54,7 @@ inline Status check_access(const Table& table, TableKind kind) {
   return ok_status();
 }
 
-/// What an insert or a scan needs.
+/// Checks that the handle is not a projection, for inserts and scans.
 inline Status check_whole(const Table& table, std::string_view what) {
   if (!table.projected()) return ok_status();
   return {StatusCode::kInvalidArgument,

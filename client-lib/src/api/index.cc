@@ -16,7 +16,7 @@ namespace {
 
 Status no_index(std::string_view name) { return {StatusCode::kNoSuchTable, "there is no index " + std::string(name)}; }
 
-/// In a fiber: as the catalog has it now.
+/// Finds an index in the current catalog. In a fiber.
 Result<Index> find_index(Engine& engine, std::string_view name) {
   LOAM_RETURN_IF_ERROR(engine.refresh_catalog());
   const auto& indexes = engine.catalog().indexes()->by_name;
@@ -52,32 +52,33 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
   LOAM_RETURN_IF_ERROR(check_whole(table, "an index"));
   LOAM_ASSIGN_OR_RETURN(const wire::CreateTable create, definition_of(name, table, fields, options.unique));
   Engine& engine = impl_->engine();
-  std::exception_ptr thrown;  // by on_progress
+  std::exception_ptr thrown;  // thrown by on_progress
   auto made = in_fiber(engine, [&]() -> Result<Index> {
-    LOAM_RETURN_IF_ERROR(engine.change_catalog<wire::TableCreated>(create).status());
+    LOAM_RETURN_IF_ERROR(engine.change_catalog<wire::CreateTableReply>(create).status());
     LOAM_ASSIGN_OR_RETURN(const Index index, find_index(engine, name));
-    if (index.damaged()) return damaged_index(index.name());
+    if (index.damaged()) return damaged_index_error(index.name());
     if (index.ready()) return index;
     IndexBuild build(*impl_, index, options);
     Status built = build.run();
     thrown = build.thrown();
     if (built.code() == StatusCode::kMalformed) {
-      // Its nodes go before every storage node knows that it was dropped.
+      // The tree nodes of a dropped index are removed before every storage node has received the drop. So kMalformed
+      // may mean that another client has dropped the index.
       const auto now = find_index(engine, name);
       const bool dropped = now.ok() ? now->id() != index.id() : now.code() == StatusCode::kNoSuchTable;
       if (dropped) built = Status(StatusCode::kNoSuchTable, "dropped");
     }
     if (built.code() == StatusCode::kAlreadyExists || built.code() == StatusCode::kInvalidArgument) {
-      // Nothing but other data could mend it, and meanwhile it would refuse writes. Unless there was other data:
-      // somebody else may have gone on with it, and be done.
+      // The build can succeed only with other data, and the unfinished index would refuse writes: drop it. The drop
+      // applies only to an unfinished index, because another client may have continued the build with other data.
       const auto dropped =
-          engine.change_catalog<wire::TableDropped>(wire::DropTable{std::string(name), index.id(), true});
+          engine.change_catalog<wire::DropTableReply>(wire::DropTable{std::string(name), index.id(), true});
       const auto now = find_index(engine, name);
       if (dropped.code() == StatusCode::kConflict && now.ok() && now->id() == index.id() && now->ready()) return now;
     }
     if (built.code() == StatusCode::kNoSuchTable) {
       return Status(StatusCode::kNoSuchTable, "index " + std::string(name) +
-                                                  " was dropped while it was being built, by someone or because a "
+                                                  " was dropped during the build, by another client or because a "
                                                   "storage node lost its records: create it again");
     }
     if (!built.ok()) return Status(built.code(), "index " + std::string(name) + ": " + std::string(built.message()));
@@ -98,7 +99,7 @@ Status Client::drop_index(std::string_view name) {
   return in_fiber(engine, [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(const Index index, find_index(engine, name));
     const wire::DropTable drop{std::string(name), index.id()};
-    return engine.change_catalog<wire::TableDropped>(drop).status();
+    return engine.change_catalog<wire::DropTableReply>(drop).status();
   });
 }
 
@@ -117,7 +118,7 @@ Status Transaction::Impl::check_read(const Index& index) const {
   LOAM_RETURN_IF_ERROR(check_read(index.table()));
   const auto found = indexes_->by_name.find(index.name());
   if (found == indexes_->by_name.end() || found->second.id() != index.id()) return no_index(index.name());
-  if (found->second.damaged()) return damaged_index(index.name());
+  if (found->second.damaged()) return damaged_index_error(index.name());
   if (found->second.ready() && found->second.ready_since() <= catalog_version_) return ok_status();
   return {StatusCode::kUnavailable,
           "index " + index.name() + " was being built when the transaction began; begin another one later"};
@@ -132,7 +133,7 @@ std::vector<Result<Record>> Transaction::get_many(const Index& index, std::span<
   Status status = impl_->check_read(index);
   if (status.ok()) {
     status = in_fiber(impl_->engine(), [&] {
-      records = index_find(impl_->index_user(), index, values, impl_->writes());
+      records = index_find(impl_->index_context(), index, values, impl_->writes());
       return ok_status();
     });
   }
@@ -143,14 +144,14 @@ std::vector<Result<Record>> Transaction::get_many(const Index& index, std::span<
 Result<Record> Transaction::get_for_update(const Index& index, const std::vector<Value>& values) {
   LOAM_RETURN_IF_ERROR(impl_->check_write(index.table()));
   LOAM_ASSIGN_OR_RETURN(Record record, get(index, values));
-  LOAM_RETURN_IF_ERROR(impl_->draw_id());
+  LOAM_RETURN_IF_ERROR(impl_->allocate_id());
   LOAM_RETURN_IF_ERROR(impl_->writes().touch(record.table(), record.key(), record.bytes()));
   return record;
 }
 
 Result<std::vector<Record>> Transaction::range(const Index& index, const IndexRange& range) {
   LOAM_RETURN_IF_ERROR(impl_->check_read(index));
-  return in_fiber(impl_->engine(), [&] { return index_range(impl_->index_user(), index, range, impl_->writes()); });
+  return in_fiber(impl_->engine(), [&] { return index_range(impl_->index_context(), index, range, impl_->writes()); });
 }
 
 Result<size_t> Transaction::update(const Index& index, const IndexRange& range,

@@ -9,68 +9,69 @@
 #include <loam/bdtree/index_entries.h>
 
 #include "client-lib/src/api/scan_impl.h"
-#include "client-lib/src/driver/limit_status.h"
+#include "client-lib/src/driver/cancel_scope_status.h"
 #include "client-lib/src/driver/point_reads.h"
 #include "common/base/env.h"
-#include "common/base/unfinished.h"
+#include "common/base/exception_status.h"
+#include "common/fiber/cancel_scope.h"
 #include "common/fiber/fiber_group.h"
-#include "common/fiber/limit.h"
 #include "common/schema/row.h"
 
 namespace loam::client {
 namespace {
 
-/// Between looks at whether older transactions have ended, and at an undecided one.
-constexpr uint64_t kLookAgainNs = 5'000'000;
-/// An undecided transaction ends, or is ended, long before.
-constexpr uint32_t kMaxLooks = 60'000;
-/// Records entered at once: their changes of one leaf travel together.
+/// Interval between checks whether older transactions have ended, and between retries at an undecided transaction.
+constexpr uint64_t kBuildPollIntervalNs = 5'000'000;
+/// Most retries at an undecided transaction. It ends, or its session's lease ends, long before.
+constexpr uint32_t kMaxBuildPolls = 60'000;
+/// Records that are entered in parallel. Their changes of one leaf travel together.
 constexpr size_t kFibers = 64;
 
 }  // namespace
 
 Status IndexBuild::run() {
   LOAM_ASSIGN_OR_RETURN(keys_, client_.trees().keys(index_));
-  LOAM_RETURN_IF_ERROR(wait_for_older());
-  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, durable_snapshot());
-  session_ = lease->session();
-  LOAM_RETURN_IF_ERROR(client_.trees().open(session_, index_.id()).status());  // of no records, too, there is a tree
-  LOAM_RETURN_IF_ERROR(scan(lease));
-  const auto finished = client_.engine().change_catalog<wire::IndexFinished>(wire::FinishIndex{index_.id()});
+  LOAM_RETURN_IF_ERROR(wait_for_older_transactions());
+  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<RegisteredSnapshot> registered, durable_snapshot());
+  session_ = registered->session();
+  // Creates the tree, also if the table is empty.
+  LOAM_RETURN_IF_ERROR(client_.trees().open(session_, index_.id()).status());
+  LOAM_RETURN_IF_ERROR(scan(registered));
+  const auto finished = client_.engine().change_catalog<wire::FinishIndexReply>(wire::FinishIndex{index_.id()});
   return finished.status();
 }
 
-Status IndexBuild::wait_for_older() {
+Status IndexBuild::wait_for_older_transactions() {
   Engine& engine = client_.engine();
-  LOAM_ASSIGN_OR_RETURN(const Engine::Begun mark, engine.begin(BeginKind::kReadWrite));
-  mark.session->manager().give_back(mark.answer.id);
-  engine.admission().leave();
+  LOAM_ASSIGN_OR_RETURN(const Engine::OpenTransaction mark, engine.begin(BeginKind::kReadWrite));
+  mark.session->manager().release_id(mark.answer.id);
+  engine.admission().release();
   for (;;) {
-    LOAM_RETURN_IF_ERROR(tell(0, 0));
-    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
-    if (lease->snapshot()->base().value >= mark.answer.id.value) return ok_status();
+    LOAM_RETURN_IF_ERROR(report_progress(0, 0));
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<RegisteredSnapshot> registered, engine.register_snapshot());
+    if (registered->snapshot()->base().value >= mark.answer.id.value) return ok_status();
     Env::probe("client.index.waited_for_older");
-    engine.worker().scheduler().sleep_for(kLookAgainNs);
+    engine.worker().scheduler().sleep_for(kBuildPollIntervalNs);
   }
 }
 
-Result<std::shared_ptr<SnapshotLease>> IndexBuild::durable_snapshot() {
+Result<std::shared_ptr<RegisteredSnapshot>> IndexBuild::durable_snapshot() {
   Engine& engine = client_.engine();
-  LOAM_ASSIGN_OR_RETURN(std::shared_ptr<SnapshotLease> taken, engine.lease_snapshot());
-  for (Version durable = taken->begun().durable; durable < taken->snapshot()->high();) {
+  LOAM_ASSIGN_OR_RETURN(std::shared_ptr<RegisteredSnapshot> taken, engine.register_snapshot());
+  for (Version durable = taken->begin_result().durable; durable < taken->snapshot()->high();) {
     Env::probe("client.index.waited_for_the_log");
-    engine.worker().scheduler().sleep_for(kLookAgainNs);
-    if (fiber::Limit::ended()) return limit_status();
-    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> later, engine.lease_snapshot());
+    engine.worker().scheduler().sleep_for(kBuildPollIntervalNs);
+    if (fiber::CancelScope::ended()) return cancel_scope_status();
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<RegisteredSnapshot> later, engine.register_snapshot());
     if (later->session() != taken->session()) {
       return Status(StatusCode::kFenced, "the session of the build of index " + index_.name() + " has ended");
     }
-    durable = later->begun().durable;
+    durable = later->begin_result().durable;
   }
   return taken;
 }
 
-Status IndexBuild::tell(uint64_t done, uint64_t total) {
+Status IndexBuild::report_progress(uint64_t done, uint64_t total) {
   if (!options_.on_progress) return ok_status();
   try {
     options_.on_progress(done, total);
@@ -80,10 +81,10 @@ Status IndexBuild::tell(uint64_t done, uint64_t total) {
   return thrown_ ? Status(StatusCode::kCancelled, "on_progress threw an exception") : ok_status();
 }
 
-Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
+Status IndexBuild::scan(const std::shared_ptr<RegisteredSnapshot>& registered) {
   Engine& engine = client_.engine();
   const auto start = [&](const Query& query) {
-    return ScanStream::Impl::start(engine, session_, index_.table(), query, {}, lease->snapshot(), lease);
+    return ScanStream::Impl::start(engine, session_, index_.table(), query, {}, registered->snapshot(), registered);
   };
   Query count;
   count.aggregates = {{AggregateOp::kCountAll, 0}};
@@ -101,25 +102,25 @@ Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
     Status failed;
     const auto enter_some = [&](size_t first) {
       for (size_t row = first; row < view.rows() && failed.ok(); row += kFibers) {
-        Status entered = enter_row(view, row, *lease->snapshot());
+        Status entered = index_row(view, row, *registered->snapshot());
         if (!entered.ok() && failed.ok()) failed = std::move(entered);
         ++done_;
       }
     };
     fiber::FiberGroup others(engine.worker().scheduler());
-    // In fibers without limits: a change that is cut short would leave those that it was combined with in doubt.
+    // These fibers have no limits: a limit that ended a change would leave the changes combined with it in doubt.
     for (size_t first = 0; first < std::min(kFibers, view.rows()) && failed.ok(); ++first) {
       if (others.spawn([&enter_some, first] { enter_some(first); })) continue;
-      failed = {StatusCode::kOverloaded, "the client has no fiber left for the build of an index"};
+      failed = {StatusCode::kOverloaded, "the client has no free fiber for the build of an index"};
     }
     others.wait();
     LOAM_RETURN_IF_ERROR(failed);
-    if (fiber::Limit::ended()) return limit_status();
-    LOAM_RETURN_IF_ERROR(tell(done_, std::max(done_, total_)));
+    if (fiber::CancelScope::ended()) return cancel_scope_status();
+    LOAM_RETURN_IF_ERROR(report_progress(done_, std::max(done_, total_)));
   }
 }
 
-Status IndexBuild::enter_row(const ChunkView& view, size_t row, const Snapshot& snapshot) {
+Status IndexBuild::index_row(const ChunkView& view, size_t row, const Snapshot& snapshot) {
   try {
     Env::pause_point("client.index.build_enters");
     const Schema& schema = keys_->fields().schema();
@@ -127,15 +128,15 @@ Status IndexBuild::enter_row(const ChunkView& view, size_t row, const Snapshot& 
     for (size_t i = 0; i < schema.size(); ++i) LOAM_RETURN_IF_ERROR(builder.set(i, view.value(i + 1, row)));
     LOAM_ASSIGN_OR_RETURN(const Bytes bytes, builder.finish());
     const Key record(view.get<uint64_t>(0, row));
-    Status entered = enter(record, RowView(schema, bytes), snapshot);
-    // The tree's own kConflict, of a leaf that others keep changing, is mended by time, too.
-    return entered.code() == StatusCode::kConflict ? enter_again(record) : std::move(entered);
+    Status entered = insert_entry(record, RowView(schema, bytes), snapshot);
+    // kConflict of the tree itself, at a leaf that other writers keep changing, is retried, too.
+    return entered.code() == StatusCode::kConflict ? retry_entry(record) : std::move(entered);
   } catch (...) {  // memory ran out
-    return unfinished("the entry of a record");
+    return status_from_exception("the entry of a record");
   }
 }
 
-Status IndexBuild::enter(Key record, const RowView& row, const Snapshot& snapshot) {
+Status IndexBuild::insert_entry(Key record, const RowView& row, const Snapshot& snapshot) {
   LOAM_ASSIGN_OR_RETURN(const IndexKeys::TreeKey key, keys_->key_of(row, record));
   LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, client_.trees().open(session_, index_.id()));
   const std::optional<Key> named = key.shared ? std::nullopt : std::optional(record);
@@ -147,19 +148,19 @@ Status IndexBuild::enter(Key record, const RowView& row, const Snapshot& snapsho
   });
 }
 
-Status IndexBuild::enter_again(Key record) {
+Status IndexBuild::retry_entry(Key record) {
   Engine& engine = client_.engine();
-  for (uint32_t look = 0; look < kMaxLooks; ++look) {
+  for (uint32_t look = 0; look < kMaxBuildPolls; ++look) {
     Env::probe("client.index.build_met_undecided");
-    engine.worker().scheduler().sleep_for(kLookAgainNs);
-    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, durable_snapshot());
-    auto reads = std::make_shared<PointReads>(engine, lease->session(), keys_->fields(), lease->snapshot());
+    engine.worker().scheduler().sleep_for(kBuildPollIntervalNs);
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<RegisteredSnapshot> registered, durable_snapshot());
+    auto reads = std::make_shared<PointReads>(engine, registered->session(), keys_->fields(), registered->snapshot());
     reads->start(std::span(&record, 1));
     reads->wait();
-    const Result<Record> now = reads->take(0);
+    const Result<Record> now = reads->take_result(0);
     if (now.code() == StatusCode::kNotFound) return ok_status();
     if (!now.ok()) return now.status();
-    Status entered = enter(record, now->view(), *lease->snapshot());
+    Status entered = insert_entry(record, now->view(), *registered->snapshot());
     if (entered.code() != StatusCode::kConflict) return entered;
   }
   return {StatusCode::kTimeout, "index " + index_.name() + ": a transaction was not decided for too long"};

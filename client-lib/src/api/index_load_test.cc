@@ -10,20 +10,20 @@
 #include <loam/client/client.h>
 
 #include "client-lib/src/api/client_impl.h"
-#include "client-lib/src/api/index_test_fixture.h"
+#include "client-lib/testing/index_test_fixture.h"
 
 namespace loam::client {
 namespace {
 
 class IndexLoadTest : public IndexTest {
  protected:
-  /// Without merging, toggle 256 is refused.
+  /// Number of toggles. Without merged entries number 256 is refused.
   static constexpr int kToggles = 1'000;
 
-  /// Bytes of all entries in the index's tree.
+  /// Returns the bytes of all entries in the index's tree.
   size_t entry_bytes(const Index& index) {
     return client_->run([&]() -> size_t {
-      const auto tree = client_->impl().trees().open(client_->impl().engine().present(), index.id());
+      const auto tree = client_->impl().trees().open(client_->impl().engine().current_session(), index.id());
       EXPECT_TRUE(tree.ok()) << tree.status().to_string();
       const auto held = (*tree)->tree->range("", "", SIZE_MAX);
       EXPECT_TRUE(held.ok()) << held.status().to_string();
@@ -37,13 +37,14 @@ class IndexLoadTest : public IndexTest {
   }
 };
 
-// Entries that an older snapshot might see were never collected, and a value's giver was refused from the 129th on.
-TEST_F(IndexLoadTest, AReaderNeverStopsAValueThatToggles) {
+// Entries that an older snapshot might see are not collected. Without merging, the 129th insert of a value is
+// refused.
+TEST_F(IndexLoadTest, LongReaderDoesNotBlockATogglingValue) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
   ASSERT_TRUE(put(table, 77, 0).ok());
   auto reader = client_->begin({.read_only = true});
-  auto writer = client_->begin();  // and a transaction whose id stays open: no later snapshot's base passes it
+  auto writer = client_->begin();  // its id stays open, so the base of no later snapshot passes it
   client_->run([&] {
     for (int i = 1; i <= kToggles; ++i) {
       const Status status = set(table, 77, i % 2);
@@ -60,7 +61,7 @@ TEST_F(IndexLoadTest, AReaderNeverStopsAValueThatToggles) {
   EXPECT_TRUE(reader->commit().ok());
 }
 
-TEST_F(IndexLoadTest, AReaderNeverStopsAUniqueValueThatTwoRecordsTakeInTurns) {
+TEST_F(IndexLoadTest, LongReaderDoesNotBlockAUniqueValueOfTwoRecords) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}, {.unique = true}).value();
   ASSERT_TRUE(put(table, 1, 0).ok());
@@ -83,8 +84,8 @@ TEST_F(IndexLoadTest, AReaderNeverStopsAUniqueValueThatTwoRecordsTakeInTurns) {
   EXPECT_TRUE(reader->commit().ok());
 }
 
-// A commit took a fiber for each of its index changes, all there are, and others could not begin.
-TEST_F(IndexLoadTest, ALargeCommitLeavesFibersToOthers) {
+// A commit must not take all fibers for its index changes, because other transactions could not begin.
+TEST_F(IndexLoadTest, LargeCommitLeavesFibersToOthers) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
   std::atomic<bool> stop{false};
@@ -110,15 +111,15 @@ TEST_F(IndexLoadTest, ALargeCommitLeavesFibersToOthers) {
   EXPECT_GT(begun, 0);
   EXPECT_EQ(range(index, {}).size(), kRows);
   EXPECT_TRUE(all_transactions_ended());
-  client_->run([&] { EXPECT_EQ(client_->impl().trees().most_fibers(), kMaxIndexRunsInFlight - 1); });
+  client_->run([&] { EXPECT_EQ(client_->impl().trees().peak_fibers(), kMaxLeafBatchesInFlight - 1); });
 }
 
 TEST_F(IndexLoadTest, ManyLargeCommitsShareABoundedNumberOfFibers) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
-  constexpr uint64_t kCommits = 12;  // with kMaxIndexRunsInFlight each they would take more
+  constexpr uint64_t kCommits = 12;  // with kMaxLeafBatchesInFlight each they would take more
   constexpr uint64_t kRows = 400;
-  static_assert(kCommits * (kMaxIndexRunsInFlight - 1) > kMaxIndexFibers);
+  static_assert(kCommits * (kMaxLeafBatchesInFlight - 1) > kMaxIndexFibers);
   std::vector<Task> tasks;
   for (uint64_t c = 0; c < kCommits; ++c) {
     tasks.push_back(client_->spawn([&, c] {
@@ -134,7 +135,7 @@ TEST_F(IndexLoadTest, ManyLargeCommitsShareABoundedNumberOfFibers) {
   }
   for (Task& task : tasks) task.join();
   EXPECT_EQ(range(index, {}).size(), kCommits * kRows);
-  client_->run([&] { EXPECT_LE(client_->impl().trees().most_fibers(), kMaxIndexFibers); });
+  client_->run([&] { EXPECT_LE(client_->impl().trees().peak_fibers(), kMaxIndexFibers); });
 }
 
 }  // namespace

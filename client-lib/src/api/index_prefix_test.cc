@@ -1,4 +1,4 @@
-// Ranges of values that begin alike, on a real cluster.
+// Ranges by a prefix of the last value, on a real cluster.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include <loam/client/client.h>
 
-#include "client-lib/src/api/index_test_fixture.h"
+#include "client-lib/testing/index_test_fixture.h"
 
 namespace loam::client {
 namespace {
@@ -18,7 +18,7 @@ using namespace std::string_view_literals;
 
 class IndexPrefixTest : public IndexTest {
  protected:
-  /// Records 1, 2, … in the order of the notes, then one that has none.
+  /// Inserts records 1, 2, … with the notes in their order, then one without a note.
   Table notes(const std::vector<std::string_view>& texts) {
     Table table = accounts();
     const Status filled = commit([&](Transaction& tx) -> Status {
@@ -39,7 +39,7 @@ class IndexPrefixTest : public IndexTest {
   }
 };
 
-TEST_F(IndexPrefixTest, FindsWhatBeginsSoInBothDirections) {
+TEST_F(IndexPrefixTest, FindsPrefixesInBothDirections) {
   const Table table = notes({"", "A", "Ac", "Ad", "Ad\0"sv, "Ad hoc", "Ada", "Adam", "Ae", "ad", "Äda"});
   constexpr uint64_t kNull = 12;
   for (const bool unique : {false, true}) {
@@ -90,7 +90,7 @@ TEST_F(IndexPrefixTest, MayEndInsideOfACharacter) {
   }
 }
 
-TEST_F(IndexPrefixTest, OfBlobsWithAnyBytes) {
+TEST_F(IndexPrefixTest, FindsBlobsWithAnyBytes) {
   const Schema schema = Schema::make({{"raw", FieldType::kBlob, false}}).value();
   const Table table = client_->create_table(index_name(".t"), TableKind::kTransactional, schema).value();
   const std::vector<std::string_view> blobs = {"",       "\0"sv,     "\0\0"sv, "\0\1"sv,   "\0\xff"sv,
@@ -116,7 +116,7 @@ TEST_F(IndexPrefixTest, OfBlobsWithAnyBytes) {
   }
 }
 
-TEST_F(IndexPrefixTest, BehindEqualValues) {
+TEST_F(IndexPrefixTest, FollowsEqualValues) {
   const Table table = accounts();
   for (uint64_t key = 1; key <= 9; ++key) {
     const Value note = key % 3 == 0 ? Value::null() : Value::text(key % 3 == 1 ? "Ada" : "Adam");
@@ -132,7 +132,7 @@ TEST_F(IndexPrefixTest, BehindEqualValues) {
   EXPECT_EQ(range(index, of(1, "")), (Keys{5, 4, 7}));
   EXPECT_EQ(range(index, of(3, "Ad")), Keys{});
   const IndexBound two{{Value::int64(2)}}, ada{{Value::int64(1), Value::text("Ada")}, true, {}, true};
-  EXPECT_EQ(range(index, {.from = two, .to = ada}), (Keys{8, 9, 5, 4, 7})) << "each end may be of its kind";
+  EXPECT_EQ(range(index, {.from = two, .to = ada}), (Keys{8, 9, 5, 4, 7})) << "the two ends may be of different kinds";
 }
 
 TEST_F(IndexPrefixTest, ShowsTheTransactionsOwnWrites) {
@@ -151,8 +151,8 @@ TEST_F(IndexPrefixTest, ShowsTheTransactionsOwnWrites) {
   EXPECT_EQ(range(index, begin_with("Ad")), (Keys{9, 3, 1}));
 }
 
-// A page begins behind the last record; the other end stays a beginning.
-TEST_F(IndexPrefixTest, PageByPage) {
+// A page begins behind the last record of the previous page; the other bound stays a prefix.
+TEST_F(IndexPrefixTest, ReadsPageByPage) {
   std::vector<std::string_view> texts = {"Ac"};
   for (const std::string_view text : {"Ad", "Ada", "Adam"}) texts.insert(texts.end(), 7, text);
   texts.emplace_back("Ae");
@@ -179,7 +179,7 @@ TEST_F(IndexPrefixTest, PageByPage) {
   }
 }
 
-TEST_F(IndexPrefixTest, UpdatesAndRemoves) {
+TEST_F(IndexPrefixTest, UpdatesAndRemovesByPrefix) {
   const Table table = notes({"Ac", "Ad", "Ada", "Ae"});
   const Index index = client_->create_index(index_name(), table, {{"note"}}).value();
   ASSERT_TRUE(commit([&](Transaction& tx) -> Status {
@@ -193,7 +193,7 @@ TEST_F(IndexPrefixTest, UpdatesAndRemoves) {
   EXPECT_EQ(range(index, {}), (Keys{5, 2, 3}));
 }
 
-TEST_F(IndexPrefixTest, RefusesWhatIsNoBeginning) {
+TEST_F(IndexPrefixTest, RejectsInvalidPrefixes) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}, {"note"}}).value();
   auto tx = client_->begin();
@@ -208,7 +208,8 @@ TEST_F(IndexPrefixTest, RefusesWhatIsNoBeginning) {
   expect(IndexRange::prefix({Value::int64(1)}), "needs a text or blob as its last value");
   expect(IndexRange::prefix({Value::int64(1), Value::null()}), "needs a text or blob as its last value");
   expect(IndexRange::prefix({Value::text("1")}), "is of type int64, not text");
-  expect({.from = IndexBound{{Value::int64(1), Value::text("a")}, false, Key(3), true}}, "whole values");
+  expect({.from = IndexBound{{Value::int64(1), Value::text("a")}, false, Key(3), true}},
+         "a bound with a record cannot be a prefix");
 }
 
 }  // namespace

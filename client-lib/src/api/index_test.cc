@@ -1,4 +1,4 @@
-// Indexes on a real cluster: what they find is what the records are.
+// Indexes on a real cluster: lookups agree with the records.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,13 +11,13 @@
 #include <loam/client/client.h>
 
 #include "client-lib/src/api/client_impl.h"
-#include "client-lib/src/api/index_test_fixture.h"
+#include "client-lib/testing/index_test_fixture.h"
 #include "common/testing/random.h"
 
 namespace loam::client {
 namespace {
 
-TEST_F(IndexTest, FindsWhatIsThereAndFollowsChanges) {
+TEST_F(IndexTest, FindsRecordsAndFollowsChanges) {
   const Table table = accounts();
   const auto index = client_->create_index(index_name(), table, {{"balance"}});
   ASSERT_TRUE(index.ok()) << index.status().to_string();
@@ -35,7 +35,7 @@ TEST_F(IndexTest, FindsWhatIsThereAndFollowsChanges) {
   EXPECT_EQ(range(*index, {.limit = 1}), Keys{3});
 }
 
-TEST_F(IndexTest, AnOldSnapshotFindsWhatItHolds) {
+TEST_F(IndexTest, OldSnapshotFindsItsRecords) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
   ASSERT_TRUE(put(table, 1, 10).ok());
@@ -66,7 +66,7 @@ TEST_F(IndexTest, ShowsTheTransactionsOwnWrites) {
   EXPECT_EQ(range(index, {}), (Keys{1, 2, 3, 4}));
 }
 
-TEST_F(IndexTest, AUniqueOneHasEachValueOnce) {
+TEST_F(IndexTest, UniqueIndexHasEachValueOnce) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"note"}}, {.unique = true}).value();
   ASSERT_TRUE(put(table, 1, 1, Value::text("ada")).ok());
@@ -78,30 +78,30 @@ TEST_F(IndexTest, AUniqueOneHasEachValueOnce) {
   EXPECT_EQ(tx->get(index, {Value::text("ada")})->key(), Key(1));
   EXPECT_EQ(tx->get(index, {Value::text("bob")}).code(), StatusCode::kNotFound);
   EXPECT_EQ(tx->get(index, {Value::null()}).code(), StatusCode::kInvalidArgument);
-  // NULLs are equal to nothing.
+  // NULL is not equal to NULL.
   ASSERT_TRUE(put(table, 3, 3).ok());
   ASSERT_TRUE(put(table, 4, 4).ok());
   EXPECT_EQ(range(index, IndexRange::equal({Value::null()})), (Keys{3, 4}));
-  // A value changes hands within a transaction.
+  // A transaction moves a unique value from one record to another.
   ASSERT_TRUE(commit([&](Transaction& move) -> Status {
                 LOAM_RETURN_IF_ERROR(move.update(table, Key(1), {{"note", Value::text("eve")}}));
                 return move.update(table, Key(3), {{"note", Value::text("ada")}});
               }).ok());
   EXPECT_EQ(client_->begin()->get(index, {Value::text("ada")})->key(), Key(3));
   EXPECT_EQ(client_->begin()->get(index, {Value::text("eve")})->key(), Key(1));
-  // And back, from the record with the higher key to the one with the lower.
+  // And back, from the record with the higher key to the one with the lower key.
   ASSERT_TRUE(commit([&](Transaction& move) -> Status {
                 LOAM_RETURN_IF_ERROR(move.update(table, Key(1), {{"note", Value::text("ada")}}));
                 return move.update(table, Key(3), {{"note", Value::text("eve")}});
               }).ok());
   EXPECT_EQ(client_->begin()->get(index, {Value::text("ada")})->key(), Key(1));
   EXPECT_EQ(client_->begin()->get(index, {Value::text("eve")})->key(), Key(3));
-  // Removed and given again.
+  // A transaction removes the value and gives it again.
   ASSERT_TRUE(commit([&](Transaction& gone) { return gone.remove(table, Key(1)); }).ok());
   ASSERT_TRUE(put(table, 7, 7, Value::text("ada")).ok());
 }
 
-TEST_F(IndexTest, OfTwoThatGiveOneValueOneCommits) {
+TEST_F(IndexTest, OnlyOneOfTwoWritersOfAUniqueValueCommits) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"note"}}, {.unique = true}).value();
   auto first = client_->begin();
@@ -113,7 +113,7 @@ TEST_F(IndexTest, OfTwoThatGiveOneValueOneCommits) {
   EXPECT_EQ(range(index, {}), Keys{1});
 }
 
-TEST_F(IndexTest, IsOfSeveralFieldsInBothDirections) {
+TEST_F(IndexTest, HasSeveralFieldsInBothDirections) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"note", true}, {"balance"}}).value();
   ASSERT_TRUE(put(table, 1, 5, Value::text("b")).ok());
@@ -128,7 +128,7 @@ TEST_F(IndexTest, IsOfSeveralFieldsInBothDirections) {
   EXPECT_EQ(wrong.code(), StatusCode::kInvalidArgument) << wrong.status().to_string();
 }
 
-TEST_F(IndexTest, ATransactionCanHaveACacheOfItsOwn) {
+TEST_F(IndexTest, TransactionCanHaveAPrivateCache) {
   const Table table = accounts();
   ClientOptions options{.index_node_bytes = 128};
   const auto shared = cluster_->client(options);
@@ -160,20 +160,20 @@ TEST_F(IndexTest, ATransactionCanHaveACacheOfItsOwn) {
     look(*tx, 42);
     return std::pair(first - before, client.statistics().round_trips - first);
   };
-  EXPECT_EQ(trips(*shared), std::pair(uint64_t{2}, uint64_t{2})) << "a leaf, a record";
+  EXPECT_EQ(trips(*shared), std::pair(uint64_t{2}, uint64_t{2})) << "one for the leaf, one for the record";
   const auto [first, second] = trips(*apart);
-  EXPECT_GE(first, 4u) << "from the root";
-  EXPECT_EQ(second, 2u) << "what the transaction has seen before";
+  EXPECT_GE(first, 4u) << "the descent begins at the root";
+  EXPECT_EQ(second, 2u) << "the transaction has the inner nodes in its cache";
 }
 
-TEST_F(IndexTest, WhatACommitChangesIsReadForAllIndexesAtOnce) {
+TEST_F(IndexTest, CommitReadsForAllIndexesInOneRoundTrip) {
   constexpr int kUpdates = 40;
   const Table table = accounts();
   ASSERT_TRUE(put(table, 1, 50, Value::text("a")).ok());
   const auto trips = [&] {
     const uint64_t before = client_->statistics().round_trips;
     for (int i = 0; i < kUpdates; ++i) {
-      // Nothing changes in an index.
+      // The update changes no index.
       EXPECT_TRUE(
           commit([&](Transaction& tx) { return tx.update(table, Key(1), {Value::int64(50), Value::text("a")}); }).ok());
     }
@@ -183,12 +183,12 @@ TEST_F(IndexTest, WhatACommitChangesIsReadForAllIndexesAtOnce) {
   const uint64_t with_one = trips();
   ASSERT_TRUE(client_->create_index(index_name("2"), table, {{"note"}}).ok());
   ASSERT_TRUE(client_->create_index(index_name("3"), table, {{"note"}, {"balance"}}).ok());
-  // One by one they would take 80 more; answers do not always come together.
+  // One by one they would take 80 more. Some more are allowed, because the answers do not always arrive together.
   EXPECT_LT(trips(), with_one + kUpdates);
 }
 
-// What a storage node has lost is neither an answer nor made again as if nothing had been there.
-TEST_F(IndexTest, ALostPartIsAnError) {
+// Tree nodes that were lost with a storage node cause an error: neither a wrong answer nor a new, empty tree.
+TEST_F(IndexTest, LostTreeNodeIsAnError) {
   const Table table = accounts();
   for (const std::string part : {"root", "leaf"}) {
     SCOPED_TRACE(part);
@@ -205,7 +205,7 @@ TEST_F(IndexTest, ALostPartIsAnError) {
     ASSERT_TRUE(fill(*maker, 0, 60).ok());
     maker->run([&] {
       Engine& engine = maker->impl().engine();
-      bdtree::Store& nodes = *maker->impl().trees().open(engine.present(), index.id()).value()->store;
+      bdtree::Store& nodes = *maker->impl().trees().open(engine.current_session(), index.id()).value()->store;
       for (uint64_t id = part == "root" ? 1 : 2; id < 200; ++id) {
         const bdtree::TreeNodeId node(id);
         const auto stored = nodes.get(std::span(&node, 1))[0];
@@ -237,8 +237,8 @@ TEST_F(IndexTest, ALostPartIsAnError) {
   }
 }
 
-// A snapshot ends with its session: what is read under the next one may be collected since.
-TEST_F(IndexTest, NodesAreReadUnderTheTransactionsSessionAlone) {
+// A snapshot ends with its session. Under the next session its entries may be collected already.
+TEST_F(IndexTest, TreeNodesAreReadUnderTheTransactionsSessionOnly) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
   ASSERT_TRUE(put(table, 1, 10).ok());
@@ -246,7 +246,8 @@ TEST_F(IndexTest, NodesAreReadUnderTheTransactionsSessionAlone) {
   reader->run([&] {
     Engine& engine = reader->impl().engine();
     StatusCode code = StatusCode::kOk;
-    // Given up with the read on its way; an answer that came before that is good, and the next session has its turn.
+    // The session is given up while the read is under way. If the answer came before, it is right, and the next
+    // session is tried.
     for (int turn = 0; turn < 100 && code == StatusCode::kOk; ++turn) {
       const std::shared_ptr<Session> session = engine.session(engine.request_deadline()).value();
       bdtree::Store& nodes = *reader->impl().trees().open(session, index.id()).value()->store;
@@ -259,7 +260,7 @@ TEST_F(IndexTest, NodesAreReadUnderTheTransactionsSessionAlone) {
   });
 }
 
-TEST_F(IndexTest, PagesBeginBehindARecord) {
+TEST_F(IndexTest, PagesContinueAfterARecord) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
   for (uint64_t key = 1; key <= 7; ++key) ASSERT_TRUE(put(table, key, 5).ok());
@@ -278,8 +279,8 @@ TEST_F(IndexTest, PagesBeginBehindARecord) {
             StatusCode::kInvalidArgument);
 }
 
-// Two records have a unique value where it passes from one to the other.
-TEST_F(IndexTest, PagesOfAUniqueOneBeginBehindARecordToo) {
+// The entries of a unique value have two records after the value has moved from one to the other.
+TEST_F(IndexTest, PagesOfAUniqueIndexContinueAfterARecord) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"note"}}, {.unique = true}).value();
   ASSERT_TRUE(put(table, 3, 3, Value::text("ada")).ok());
@@ -301,7 +302,7 @@ TEST_F(IndexTest, PagesOfAUniqueOneBeginBehindARecordToo) {
   EXPECT_EQ(keys(tx->range(index, {.from = ada(5, true), .to = ada(5, true)})), Keys{5});
   ASSERT_TRUE(tx->update(table, Key(3), {{"note", Value::text("eve")}}).ok());
   ASSERT_TRUE(tx->commit().ok());
-  EXPECT_EQ(range(index, {.from = ada(3, false)}), (Keys{5, 1, 3})) << "who has the value now is behind";
+  EXPECT_EQ(range(index, {.from = ada(3, false)}), (Keys{5, 1, 3})) << "the record that has the value now follows";
 }
 
 TEST_F(IndexTest, UpdatesAndRemovesByIndex) {
@@ -320,8 +321,9 @@ TEST_F(IndexTest, UpdatesAndRemovesByIndex) {
   EXPECT_EQ(range(index, balance(7)), (Keys{1, 3, 5}));
 }
 
-// No key of a queue is touched again once its record has gone: leaves that are written lose what is behind.
-TEST_F(IndexTest, AQueueKeepsItsSize) {
+// No operation touches a key of a queue again after the removal of its record. The tree stays small, because writes
+// of leaves drop garbage entries.
+TEST_F(IndexTest, QueueWorkloadKeepsTreeSmall) {
   const Table table = accounts();
   constexpr uint64_t kRecords = 1'500, kLength = 20;
   for (const bool unique : {false, true}) {
@@ -333,7 +335,7 @@ TEST_F(IndexTest, AQueueKeepsItsSize) {
     const auto nodes = [&] {
       return first->run([&] {
         Engine& engine = first->impl().engine();
-        bdtree::Store& store = *first->impl().trees().open(engine.present(), index.id()).value()->store;
+        bdtree::Store& store = *first->impl().trees().open(engine.current_session(), index.id()).value()->store;
         std::vector<bdtree::TreeNodeId> ids;
         for (uint64_t id = 1; id < 2'000; ++id) ids.emplace_back(id);
         return std::ranges::count_if(store.get(ids), [](const auto& node) { return node.ok(); });
@@ -343,7 +345,7 @@ TEST_F(IndexTest, AQueueKeepsItsSize) {
     for (uint64_t i = 0; i < kRecords; ++i) {
       if (i == kRecords / 3) old = first->begin({.read_only = true}).value();
       if (i == kRecords / 2) {
-        EXPECT_GT(nodes(), 25) << "what the old snapshot sees is kept";
+        EXPECT_GT(nodes(), 25) << "entries of the old snapshot are kept";
         EXPECT_EQ(keys(old->range(index, {})).size(), kLength);
         old.reset();
       }
@@ -366,7 +368,7 @@ TEST_F(IndexTest, AQueueKeepsItsSize) {
   }
 }
 
-TEST_F(IndexTest, IsBuiltOfWhatIsThere) {
+TEST_F(IndexTest, IsBuiltFromExistingRecords) {
   const Table table = accounts();
   for (uint64_t from = 0; from < 3'000; from += 100) {
     ASSERT_TRUE(commit([&](Transaction& tx) -> Status {
@@ -392,7 +394,7 @@ TEST_F(IndexTest, IsBuiltOfWhatIsThere) {
   EXPECT_EQ(range(*index, {}).size(), 3'000u);
 }
 
-TEST_F(IndexTest, ABuildOfWhatIsNotUniqueNamesTwoAndLeavesNothing) {
+TEST_F(IndexTest, UniqueBuildNamesTwoDuplicatesAndLeavesNoIndex) {
   const Table table = accounts();
   ASSERT_TRUE(put(table, 1, 5).ok());
   ASSERT_TRUE(put(table, 2, 5).ok());
@@ -403,7 +405,7 @@ TEST_F(IndexTest, ABuildOfWhatIsNotUniqueNamesTwoAndLeavesNothing) {
   EXPECT_TRUE(put(table, 3, 5).ok());
 }
 
-// R29: while records are entered, others change them.
+// Other transactions change the records while the build enters them (R29, index creation).
 TEST_F(IndexTest, IsBuiltBesideWriters) {
   const Table table = accounts();
   constexpr uint64_t kKeys = 400;
@@ -415,7 +417,7 @@ TEST_F(IndexTest, IsBuiltBesideWriters) {
       testing::Random random(testing::test_seed(40 + number));
       const auto client = cluster_->client();
       const Table own = client->open_table(table.name()).value();
-      while (!stop.load(std::memory_order_relaxed)) {  // relaxed: seen soon is early enough
+      while (!stop.load(std::memory_order_relaxed)) {  // relaxed: a late stop is harmless
         const Key key(random.below(kKeys));
         const auto value = static_cast<int64_t>(random.below(7));
         const Status status = client->run_transaction([&](Transaction& tx) -> Status {
@@ -458,7 +460,7 @@ TEST_F(IndexTest, IsBuiltBesideWriters) {
   for (std::thread& writer : writers) writer.join();
 }
 
-TEST_F(IndexTest, RefusesWhatIsNoIndex) {
+TEST_F(IndexTest, RejectsInvalidDefinitions) {
   const Table table = accounts();
   const auto code = [&](const Table& of, std::vector<IndexField> fields) {
     return client_->create_index(index_name(), of, std::move(fields)).code();
@@ -473,8 +475,8 @@ TEST_F(IndexTest, RefusesWhatIsNoIndex) {
   EXPECT_EQ(client_->open_table(index.name()).code(), StatusCode::kWrongTableKind);
   EXPECT_EQ(client_->drop_table(index.name()).code(), StatusCode::kWrongTableKind);
   EXPECT_EQ(client_->create_index(index_name(), table, {{"balance"}}).code(), StatusCode::kAlreadyExists);
-  EXPECT_TRUE(client_->create_index(index_name(), table, {{"note"}}).ok()) << "the same again";
-  // The value alone, and together with the record's key.
+  EXPECT_TRUE(client_->create_index(index_name(), table, {{"note"}}).ok()) << "the same index again";
+  // The value alone is too long, or together with the record's key.
   for (const size_t length : {2'000, 1'020}) {
     const Status too_long = put(table, 1, 1, Value::text(std::string(length, 'x')));
     EXPECT_EQ(too_long.code(), StatusCode::kInvalidArgument) << too_long.to_string();
@@ -485,7 +487,7 @@ TEST_F(IndexTest, RefusesWhatIsNoIndex) {
   EXPECT_EQ(client_->begin()->get(table, Key(1)).code(), StatusCode::kNotFound) << "all or nothing";
 }
 
-TEST_F(IndexTest, GetsManyInTheOrderOfTheirValues) {
+TEST_F(IndexTest, GetManyKeepsTheOrderOfTheValues) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"note"}, {"balance"}}, {.unique = true}).value();
   for (uint64_t key = 1; key <= 4; ++key)
@@ -512,8 +514,8 @@ TEST_F(IndexTest, GetsManyInTheOrderOfTheirValues) {
   for (const auto& record : tx->get_many(index, half)) EXPECT_EQ(record.code(), StatusCode::kInvalidArgument);
 }
 
-// Two that read a record by its value to decide about others: one of them has to begin again.
-TEST_F(IndexTest, WhatIsGotForUpdateIsNobodyElses) {
+// Two transactions read the same record by its value to decide about other records. One of them must begin again.
+TEST_F(IndexTest, GetForUpdateByIndexConflictsWithOtherWriters) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"note"}}, {.unique = true}).value();
   ASSERT_TRUE(put(table, 1, 10, Value::text("ada")).ok());
@@ -544,7 +546,7 @@ TEST_F(IndexTest, IsListedAndDropped) {
   ASSERT_TRUE(before->insert(table, Key(2), {Value::int64(2), Value::null()}).ok());
   ASSERT_TRUE(client_->drop_index(index.name()).ok());
   EXPECT_FALSE(listed());
-  EXPECT_TRUE(before->commit().ok()) << "R30: an index that is gone needs no entry";
+  EXPECT_TRUE(before->commit().ok()) << "a dropped index needs no entry (R30, table creation and drop)";
   EXPECT_EQ(client_->begin()->range(index, {}).code(), StatusCode::kNoSuchTable);
   const Index again = client_->create_index(index_name(), table, {{"balance"}}).value();
   EXPECT_NE(again.id(), index.id());

@@ -1,4 +1,4 @@
-// What the library does while its client has no fiber left.
+// Calls while the client has no free fiber.
 #include <atomic>
 #include <memory>
 
@@ -7,7 +7,7 @@
 #include <loam/client/client.h>
 
 #include "client-lib/src/api/client_impl.h"
-#include "client-lib/src/api/cluster_test_fixture.h"
+#include "client-lib/testing/cluster_test_fixture.h"
 
 namespace loam::client {
 namespace {
@@ -15,14 +15,14 @@ namespace {
 using NoFiberTest = ClusterTest;
 using testing::eventually;
 
-/// Transactions at once; as many fibers are kept for commits that are cut short.
+/// Limit of open transactions. The client reserves as many fibers for commits under a CallScope.
 constexpr size_t kTransactions = 8;
 
-/// Takes all fibers of a client, and holds them.
+/// Takes all fibers of a client and holds them until the object is destroyed.
 class AllFibers {
  public:
   explicit AllFibers(Client& client) : worker_(client.impl().worker()) {
-    // Fibers of the library's own may end meanwhile; what finds no place is destroyed uncalled.
+    // Fibers of the library may end meanwhile. A function that gets no fiber is destroyed uncalled.
     const auto all_taken = [&] {
       if (held_.load(std::memory_order_relaxed) == kReservedFibers + 1 + kTransactions)
         return true;  // relaxed: a count
@@ -32,7 +32,7 @@ class AllFibers {
     EXPECT_TRUE(eventually(all_taken));
   }
   ~AllFibers() {
-    stop_.store(true, std::memory_order_relaxed);  // relaxed: nothing is reached through it
+    stop_.store(true, std::memory_order_relaxed);  // relaxed: no other data depends on it
     EXPECT_TRUE(eventually([&] { return held_.load(std::memory_order_acquire) == 0; }));
   }
 
@@ -57,7 +57,7 @@ ClientOptions one_fiber() {
   return options;
 }
 
-TEST_F(NoFiberTest, AnUnfinishedTransactionNeedsNoFiberToAbort) {
+TEST_F(NoFiberTest, UnfinishedTransactionAbortsWithoutAFreeFiber) {
   const auto client = cluster_->client(one_fiber());
   const Table table = accounts();
   auto destroyed = std::make_unique<Transaction>(client->begin().value());
@@ -75,10 +75,10 @@ TEST_F(NoFiberTest, AnUnfinishedTransactionNeedsNoFiberToAbort) {
     EXPECT_EQ(client->begin().code(), StatusCode::kOverloaded) << "still no fiber";
   }
   EXPECT_TRUE(client->begin().ok());
-  EXPECT_EQ(client->statistics().fenced, 0u) << "they ended with their session, at their maximum age";
+  EXPECT_EQ(client->statistics().fenced, 0u) << "they ended with the session, at their maximum age";
 }
 
-TEST_F(NoFiberTest, AScanNeedsNoFiberToEnd) {
+TEST_F(NoFiberTest, ScanEndsWithoutAFreeFiber) {
   const auto client = cluster_->client(one_fiber());
   const Table table = accounts();
   fill(table, 10, 1);

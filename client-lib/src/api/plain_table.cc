@@ -39,11 +39,11 @@ std::vector<Result<Record>> PlainTable::get_many(std::span<const Key> keys) {
   std::vector<Result<Record>> results;
   results.reserve(keys.size());
   const Status status = in_fiber(impl_->engine, [&] {
-    auto reads =
-        std::make_shared<PointReads>(impl_->engine, impl_->engine.present(), table_, PointReads::UnderSession::kAny);
+    auto reads = std::make_shared<PointReads>(impl_->engine, impl_->engine.current_session(), table_,
+                                              PointReads::SessionPolicy::kAnySession);
     reads->start(keys);
     reads->wait();
-    for (size_t i = 0; i < keys.size(); ++i) results.push_back(reads->take(i));
+    for (size_t i = 0; i < keys.size(); ++i) results.push_back(reads->take_result(i));
     return ok_status();
   });
   if (!status.ok()) results.assign(keys.size(), Result<Record>(status));

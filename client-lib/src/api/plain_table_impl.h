@@ -1,4 +1,4 @@
-// The inside of a handle for non-transactional access.
+// Implementation of PlainTable.
 #pragma once
 
 #include <loam/client/plain_table.h>

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
+#include "client-lib/testing/cluster_test_fixture.h"
 
 namespace loam::client {
 namespace {
@@ -42,7 +42,7 @@ class ProjectionTest : public ClusterTest {
   }
 };
 
-TEST_F(ProjectionTest, GetBringsTheNamedFields) {
+TEST_F(ProjectionTest, GetReturnsTheNamedFields) {
   const Table table = people();
   put(table, 1, row(10, "first"));
   put(table, 2, row(20, "second"));
@@ -74,7 +74,7 @@ TEST_F(ProjectionTest, UpdateChangesTheNamedFields) {
                   .ok());
   EXPECT_EQ(values(table, 1),
             (std::vector{Value::int64(10), Value::null(), Value::int32(3), Value::blob(as_bytes("jpeg"))}));
-  // A record that was read of a projection is written back as that.
+  // A record of a projection is written back as one.
   ASSERT_TRUE(client_
                   ->run_transaction([&](Transaction& tx) -> Status {
                     LOAM_ASSIGN_OR_RETURN(Record record, tx.get(table, Key(1), {"balance"}));
@@ -94,7 +94,7 @@ TEST_F(ProjectionTest, UpdateChangesTheNamedFields) {
 TEST_F(ProjectionTest, UpdatesOfDifferentFieldsConflictLikeAny) {
   const Table table = people();
   put(table, 1, row(10, "first"));
-  const auto other_client = cluster_->client();  // a conflict within a client would be foreseen
+  const auto other_client = cluster_->client();  // the client would foresee a conflict within itself
   auto one = other_client->begin().value();
   auto two = client_->begin().value();
   ASSERT_TRUE(one.update(table, Key(1), {{"balance", Value::int64(1)}}).ok());
@@ -104,7 +104,7 @@ TEST_F(ProjectionTest, UpdatesOfDifferentFieldsConflictLikeAny) {
   EXPECT_EQ(values(table, 1), row(1, "first"));
 }
 
-TEST_F(ProjectionTest, AFailedCommitTakesUpdatesOfFieldsBack) {
+TEST_F(ProjectionTest, FailedCommitUndoesFieldUpdates) {
   const Table table = people();
   for (uint64_t key = 0; key < 20; ++key) put(table, key, row(100, "kept"));
   auto late = client_->begin().value();
@@ -113,7 +113,7 @@ TEST_F(ProjectionTest, AFailedCommitTakesUpdatesOfFieldsBack) {
     ASSERT_TRUE(late.update(table, Key(key), {{"balance", Value::int64(-1)}}).ok());
   }
   EXPECT_EQ(late.commit().code(), StatusCode::kConflict);
-  EXPECT_EQ(client_->statistics().foreseen_conflicts, 0u) << "nothing would be taken back";
+  EXPECT_EQ(client_->statistics().local_conflicts, 0u) << "the conflict was foreseen, and no update was undone";
   for (uint64_t key = 0; key < 20; ++key) {
     if (key == 13) continue;
     EXPECT_EQ(values(table, key), row(100, "kept"));
@@ -130,8 +130,8 @@ TEST_F(ProjectionTest, ReadsItsOwnUpdatesOverTheSnapshot) {
   const uint64_t before = client_->statistics().round_trips;
   ASSERT_TRUE(tx.update(table, Key(1), {{"balance", Value::int64(11)}}).ok());
   EXPECT_EQ(tx.get(table, Key(1), {"balance"})->int64(0), 11);
-  EXPECT_EQ(client_->statistics().round_trips, before) << "all that was asked for is its own";
-  // Somebody else changes the record meanwhile: the rest is that of the snapshot.
+  EXPECT_EQ(client_->statistics().round_trips, before) << "the own write has all requested fields";
+  // Another transaction changes the record meanwhile. The other fields are those of the snapshot.
   ASSERT_TRUE(client_
                   ->run_transaction([&](Transaction& other) {
                     return other.update(table, Key(1), {{"note", Value::text("later")}, {"balance", Value::int64(7)}});
@@ -142,16 +142,16 @@ TEST_F(ProjectionTest, ReadsItsOwnUpdatesOverTheSnapshot) {
   EXPECT_EQ(whole.version(), Version()) << "it is its own write";
   auto pending = tx.get_async(table, Key(1));
   ASSERT_TRUE(tx.update(table, Key(1), {{"note", Value::text("mine")}}).ok());
-  EXPECT_EQ(values(pending.get().value()), row(11, "first")) << "as it was when the read was asked for";
+  EXPECT_EQ(values(pending.get().value()), row(11, "first")) << "as it was when the read was started";
   const auto many = tx.get_many(table.project({"note", "photo", "balance"}).value(), std::array{Key(1), Key(1)});
   EXPECT_EQ(values(many[1].value()),
             (std::vector{Value::text("mine"), Value::blob(as_bytes("jpeg")), Value::int64(11)}));
-  ASSERT_TRUE(tx.update(table, Key(2), {{"note", Value::text("nobody's")}}).ok());
+  ASSERT_TRUE(tx.update(table, Key(2), {{"note", Value::text("missing")}}).ok());
   EXPECT_EQ(tx.get(table, Key(2)).code(), StatusCode::kNotFound);
   EXPECT_FALSE(tx.commit().ok()) << "one of its records has changed, and one does not exist";
 }
 
-TEST_F(ProjectionTest, GetForUpdateOfSomeFieldsGuardsTheRecord) {
+TEST_F(ProjectionTest, GetForUpdateOfSomeFieldsProtectsTheRecord) {
   const Table table = people();
   put(table, 1, row(10, "first"));
   auto guard = client_->begin().value();
@@ -164,10 +164,10 @@ TEST_F(ProjectionTest, GetForUpdateOfSomeFieldsGuardsTheRecord) {
   auto again = client_->begin().value();
   ASSERT_TRUE(again.get_for_update(table.project({"balance"}).value(), Key(1)).ok());
   ASSERT_TRUE(again.commit().ok());
-  EXPECT_EQ(values(table, 1), row(10, "changed")) << "it wrote nothing but what it read";
+  EXPECT_EQ(values(table, 1), row(10, "changed")) << "it wrote back the fields that it had read";
 }
 
-TEST_F(ProjectionTest, WhatNeedsTheWholeTableSaysSo) {
+TEST_F(ProjectionTest, CallsThatNeedTheWholeTableRejectProjections) {
   const Table table = people();
   put(table, 1, row(10, "first"));
   const Table notes = table.project({"note"}).value();
@@ -176,14 +176,14 @@ TEST_F(ProjectionTest, WhatNeedsTheWholeTableSaysSo) {
             "kInvalidArgument: table " + table.name() + ": an insert needs the whole table, not a projection of it");
   EXPECT_EQ(tx.scan(notes, sum_query()).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(client_->scan(notes, sum_query()).code(), StatusCode::kInvalidArgument);
-  ASSERT_TRUE(tx.remove(notes, Key(1)).ok()) << "a record goes as a whole";
+  ASSERT_TRUE(tx.remove(notes, Key(1)).ok()) << "a removal removes the whole record";
   ASSERT_TRUE(tx.commit().ok());
   const Table plain = people(TableKind::kNonTransactional);
   auto handle = client_->plain(plain.project({"note"}).value()).value();
   EXPECT_EQ(handle.insert(Key(1), {Value::text("x")}).code(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(ProjectionTest, ARowThatGetsTooLargeFailsTheCommit) {
+TEST_F(ProjectionTest, RowThatGetsTooLargeFailsTheCommit) {
   const Table table = people();
   put(table, 1, {Value::int64(1), Value::null(), Value::null(), Value::blob(Buffer(kMaxRowBytes / 2))});
   const Status status = client_->run_transaction([&](Transaction& tx) {
@@ -212,8 +212,8 @@ TEST_F(ProjectionTest, PlainTablesUpdateFieldsByExactVersion) {
   EXPECT_EQ(whole.get(Key(1), {"weight"}).code(), StatusCode::kInvalidArgument);
 }
 
-/// Fibers count up fields of their own in the same records, by updates of these fields alone: no increment is lost, and
-/// none overwrites another's field.
+/// Each fiber increments its own field of the same records, by updates of this field alone. No increment is lost, and
+/// none overwrites another fiber's field.
 TEST_F(ProjectionTest, ConcurrentCountersInOneRecordLoseNothing) {
   std::vector<Field> fields = {{"text", FieldType::kText, false}};
   constexpr int kFibers = 4;

@@ -6,27 +6,27 @@
 
 #include "client-lib/src/api/fiber_call.h"
 #include "client-lib/src/api/scan_impl.h"
-#include "client-lib/src/driver/limit_status.h"
+#include "client-lib/src/driver/cancel_scope_status.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
 
-ScanRun::ScanRun(Engine& engine, std::shared_ptr<Session> session, Table table, const Query& query,
-                 const ScanOptions& options, std::shared_ptr<const Snapshot> snapshot,
-                 std::shared_ptr<SnapshotLease> lease)
+DistributedScan::DistributedScan(Engine& engine, std::shared_ptr<Session> session, Table table, const Query& query,
+                                 const ScanOptions& options, std::shared_ptr<const Snapshot> snapshot,
+                                 std::shared_ptr<RegisteredSnapshot> registered)
     : engine_(engine),
       session_(std::move(session)),
       table_(std::move(table)),
       options_(options),
       snapshot_(std::move(snapshot)),
-      lease_(std::move(lease)),
+      registered_snapshot_(std::move(registered)),
       query_(query),
       merger_(table_.schema(), query, [this](std::shared_ptr<const Chunk> chunk) {
         merged_.push_back(std::move(chunk));
         return ok_status();
       }) {}
 
-Status ScanRun::start() {
+Status DistributedScan::start() {
   const auto catalog = engine_.catalog().catalog();
   const std::set<NodeId> owners(catalog->shards.owners.begin(), catalog->shards.owners.end());
   if (owners.empty() || owners.contains(NodeId())) {
@@ -48,20 +48,20 @@ Status ScanRun::start() {
   uint32_t number = 0;
   for (NodeId id : owners) {
     const auto channel = session_->node(id);
-    const Status asked = channel.ok() ? ask(**channel, message, number) : channel.status();
+    const Status asked = channel.ok() ? send_scan(**channel, message, number) : channel.status();
     if (!asked.ok()) {
       fail(asked);
       return status_;
     }
-    if (open_++ == 0) self_ = shared_from_this();
+    if (open_nodes_++ == 0) self_ = shared_from_this();
     ++number;
   }
   received_.nodes = owners.size();
   return ok_status();
 }
 
-/// Memory can be offered over a connection that stands.
-Status ScanRun::connect(const std::set<NodeId>& nodes) {
+/// Connects to the storage nodes, because a region for one-sided writes can be offered only over an open connection.
+Status DistributedScan::connect(const std::set<NodeId>& nodes) {
   for (NodeId id : nodes) {
     const auto channel = session_->node(id);
     if (channel.ok() && (*channel)->connected()) continue;
@@ -75,22 +75,22 @@ Status ScanRun::connect(const std::set<NodeId>& nodes) {
   return ok_status();
 }
 
-Status ScanRun::ask(rpc::Channel& channel, wire::Scan& message, uint32_t number) {
-  // Once it was sent a scan may take as long as it takes: a lost connection ends the wait.
+Status DistributedScan::send_scan(rpc::Channel& channel, wire::Scan& message, uint32_t number) {
+  // The deadline bounds the wait until the request is sent. After that only a lost connection ends the wait.
   const auto send = [&](const rpc::Channel::Offer& offer) {
     message.region = offer.region.remote.id;
     message.region_bytes = offer.region.remote.size;
     return channel.request(message, this, number, engine_.request_deadline());
   };
-  // Rows may be many; other results are small enough for messages.
+  // Row results may be large, so the node writes them into the client's memory. Other results travel in messages.
   rpc::Channel::Offer offer = expects_rows()
                                   ? channel.offer(options_.credits * wire::scan_slot_bytes(*merger_.partial_schema()))
                                   : rpc::Channel::Offer{};
   auto sent = send(offer);
   const bool waits = sent.ok() && !channel.has_sent(*sent);
   if (offer.connection != 0 && (waits || !sent.ok())) {
-    // It may leave over another connection.
-    if (waits) channel.forget(*sent);
+    // The request may be sent later over another connection, for which the offer is not valid.
+    if (waits) channel.cancel(*sent);
     channel.withdraw(std::exchange(offer, {}));
     if (waits) sent = send(offer);
   }
@@ -99,27 +99,27 @@ Status ScanRun::ask(rpc::Channel& channel, wire::Scan& message, uint32_t number)
   return ok_status();
 }
 
-Status ScanRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
+Status DistributedScan::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   const auto number = static_cast<uint32_t>(token);
   if (opcode == wire::Opcode::kScanChunk) return on_chunk(number, body);
   if (opcode == wire::Opcode::kScanProgress) return on_progress(number, body);
   if (opcode != wire::Opcode::kScanDone) return rpc::unexpected_reply(opcode);
   wire::ScanDone done;
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, done));
-  nodes_[number].told = done.statistics;
+  nodes_[number].statistics = done.statistics;
   if (plan_.empty()) plan_ = done.plan;  // the nodes' plans differ in their number of pages at most
   if (done.status == StatusCode::kOverloaded) engine_.on_overload(done.retry_after_ns);
   on_done(number, done.status);
   return ok_status();
 }
 
-Status ScanRun::on_chunk(uint32_t number, ByteReader& body) {
+Status DistributedScan::on_chunk(uint32_t number, ByteReader& body) {
   wire::ScanChunk message;
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
   Node& node = nodes_[number];
   if (cancelling_) return ok_status();
   if (node.waiting == options_.credits) {
-    return {StatusCode::kMalformed, "a storage node sent more chunks than it was given credits for"};
+    return {StatusCode::kMalformed, "a storage node sent more chunks than it had credits"};
   }
   LOAM_ASSIGN_OR_RETURN(const Bytes bytes, bytes_of(message, node));
   auto chunk = Chunk::decode(bytes, merger_.partial_schema());
@@ -127,87 +127,87 @@ Status ScanRun::on_chunk(uint32_t number, ByteReader& body) {
   ++received_.chunks;
   received_.bytes += bytes.size();
   ++node.waiting;
-  arrived_.push_back({std::move(chunk).value(), number});
+  received_chunks_.push_back({std::move(chunk).value(), number});
   changed_.notify();
   return ok_status();
 }
 
-Result<Bytes> ScanRun::bytes_of(const wire::ScanChunk& message, const Node& node) const {
+Result<Bytes> DistributedScan::bytes_of(const wire::ScanChunk& message, const Node& node) const {
   if (!message.chunk.empty()) return message.chunk;
   const Bytes memory = node.offer.region.memory;
   const size_t slot_bytes = memory.size() / options_.credits;
   if (message.slot >= options_.credits || message.bytes_in_slot > slot_bytes) {
     return Status(StatusCode::kMalformed, "a storage node names a chunk of " + std::to_string(message.bytes_in_slot) +
                                               " bytes in slot " + std::to_string(message.slot) +
-                                              ", which it was not offered");
+                                              ", which the client has not offered");
   }
   return memory.subspan(message.slot * slot_bytes, message.bytes_in_slot);
 }
 
-Status ScanRun::on_progress(uint32_t number, ByteReader& body) {
+Status DistributedScan::on_progress(uint32_t number, ByteReader& body) {
   wire::ScanProgress message;
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
-  nodes_[number].told = message.statistics;
+  nodes_[number].statistics = message.statistics;
   if (!options_.on_progress || cancelling_) return ok_status();
   try {
     options_.on_progress(statistics());
   } catch (...) {
-    thrown_ = std::current_exception();  // the transport's loop is below: the reader gets it
+    thrown_ = std::current_exception();  // must not reach the transport's loop; next() throws it
   }
   if (thrown_) cancel();
   return ok_status();
 }
 
-ScanStatistics ScanRun::statistics() const {
+ScanStatistics DistributedScan::statistics() const {
   ScanStatistics sum = received_;
   for (const Node& node : nodes_) {
-    sum.pages += node.told.pages;
-    sum.pages_skipped += node.told.pages_skipped;
-    sum.pages_total += node.told.pages_total;
-    sum.records += node.told.records;
-    sum.rows += node.told.rows;
-    sum.busy_ns += node.told.busy_ns;
-    sum.queued_ns = std::max(sum.queued_ns, node.told.queued_ns);
+    sum.pages += node.statistics.pages;
+    sum.pages_skipped += node.statistics.pages_skipped;
+    sum.pages_total += node.statistics.pages_total;
+    sum.records += node.statistics.records;
+    sum.rows += node.statistics.rows;
+    sum.busy_ns += node.statistics.busy_ns;
+    sum.queued_ns = std::max(sum.queued_ns, node.statistics.queued_ns);
   }
   sum.elapsed_ns = (ended_ ? ended_ns_ : engine_.worker().now_ns()) - started_ns_;
   return sum;
 }
 
-void ScanRun::on_done(uint32_t number, const Status& status) {
+void DistributedScan::on_done(uint32_t number, const Status& status) {
   const auto self = shared_from_this();
   Node& node = nodes_[number];
   node.open = false;
   node.channel->withdraw(std::exchange(node.offer, {}));
   if (!status.ok()) fail(status);
-  if (--open_ == 0) {
+  if (--open_nodes_ == 0) {
     self_.reset();
-    lease_.reset();  // rows that still wait for the reader are copies
+    registered_snapshot_.reset();  // waiting chunks are copies and need no snapshot
   }
   changed_.notify();
 }
 
-void ScanRun::on_failure(uint64_t token, const Status& status, rpc::Executed) {
+void DistributedScan::on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus) {
   on_done(static_cast<uint32_t>(token), status);
 }
 
-void ScanRun::fail(const Status& status) {
-  // A node that was told to stop says kCancelled: that is no news.
+void DistributedScan::fail(const Status& status) {
+  // A storage node that was told to stop answers kCancelled, which is not a failure of the query.
   if (cancelling_ || !status_.ok()) return;
   status_ = {status.code(), "scan of table " + table_.name() + ": " + std::string(status.message())};
-  if (status.code() == StatusCode::kWrongShard) engine_.refresh_soon();
+  if (status.code() == StatusCode::kWrongShard) engine_.refresh_catalog_async();
   cancel_nodes();
 }
 
-void ScanRun::cancel_nodes() {
+void DistributedScan::cancel_nodes() {
   cancelling_ = true;
-  arrived_.clear();
-  lease_.reset();  // whatever nodes still read is dropped
+  received_chunks_.clear();
+  registered_snapshot_.reset();  // results of nodes that still read are dropped
   for (Node& node : nodes_) {
-    if (node.open) node.channel->tell_about(node.sequence, wire::ScanCancel{});
+    if (node.open) node.channel->send_one_way_for(node.sequence, wire::ScanCancel{});
   }
 }
 
-void ScanRun::cancel() {
+void DistributedScan::cancel() {
   if (ended_) return;
   if (status_.ok()) status_ = {StatusCode::kCancelled, "scan of table " + table_.name() + " was cancelled"};
   cancel_nodes();
@@ -215,21 +215,22 @@ void ScanRun::cancel() {
   changed_.notify();
 }
 
-Status ScanRun::merge(const Arrived& arrived) {
+Status DistributedScan::merge(const ReceivedChunk& arrived) {
   Node& node = nodes_[arrived.node];
   --node.waiting;
-  // Credits go back in halves of the window: fewer messages, and the node never runs dry. All of them when nothing is
-  // left here: the node cuts the window up among its scan threads, and the last one at work may have less than half.
-  ++node.owed;
-  if (node.open && (node.waiting == 0 || node.owed >= (options_.credits + 1) / 2)) {
-    node.channel->tell_about(node.sequence, wire::ScanCredit{std::exchange(node.owed, 0)});
+  // Credits are returned by half windows: that saves messages, and the node never runs out of credits. When no chunk
+  // waits here, all credits are returned: the node divides the window among its scan threads, and the last active
+  // thread may have less than half of it.
+  ++node.credits_to_return;
+  if (node.open && (node.waiting == 0 || node.credits_to_return >= (options_.credits + 1) / 2)) {
+    node.channel->send_one_way_for(node.sequence, wire::ScanCredit{std::exchange(node.credits_to_return, 0)});
   }
   LOAM_RETURN_IF_ERROR(merger_.add(arrived.chunk));
-  if (merger_.satisfied() && !cancelling_) cancel_nodes();
+  if (merger_.limit_reached() && !cancelling_) cancel_nodes();
   return ok_status();
 }
 
-Result<std::shared_ptr<const Chunk>> ScanRun::next() {
+Result<std::shared_ptr<const Chunk>> DistributedScan::next() {
   for (;;) {
     if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
     if (!status_.ok()) return status_;
@@ -239,11 +240,11 @@ Result<std::shared_ptr<const Chunk>> ScanRun::next() {
       return chunk;
     }
     if (ended_) return std::shared_ptr<const Chunk>();
-    if (!arrived_.empty()) {
-      const Arrived arrived = std::move(arrived_.front());
-      arrived_.pop_front();
+    if (!received_chunks_.empty()) {
+      const ReceivedChunk arrived = std::move(received_chunks_.front());
+      received_chunks_.pop_front();
       if (Status status = merge(arrived); !status.ok()) fail(status);
-    } else if (open_ == 0) {
+    } else if (open_nodes_ == 0) {
       ended_ = true;
       ended_ns_ = engine_.worker().now_ns();
       if (options_.explain) continue;
@@ -251,7 +252,7 @@ Result<std::shared_ptr<const Chunk>> ScanRun::next() {
         status_ = {status.code(), "scan of table " + table_.name() + ": " + std::string(status.message())};
       }
     } else if (!changed_.wait_until(fiber::kForever)) {
-      const Status status = limit_status();
+      const Status status = cancel_scope_status();
       if (status == StatusCode::kTimeout) return status;  // the stream lives on
       cancel();
     }
@@ -263,13 +264,13 @@ Result<std::shared_ptr<const Chunk>> ScanRun::next() {
 Result<ScanStream> ScanStream::Impl::start(Engine& engine, std::shared_ptr<Session> session, const Table& table,
                                            const Query& query, const ScanOptions& options,
                                            std::shared_ptr<const Snapshot> snapshot,
-                                           std::shared_ptr<SnapshotLease> lease) {
+                                           std::shared_ptr<RegisteredSnapshot> registered) {
   if (Status status = query.check(table.schema()); !status.ok()) {
     return Status(status.code(), "table " + table.name() + ": " + std::string(status.message()));
   }
   if (options.credits == 0) return Status(StatusCode::kInvalidArgument, "a scan needs at least one credit");
-  auto run = std::make_shared<ScanRun>(engine, std::move(session), table, query, options, std::move(snapshot),
-                                       std::move(lease));
+  auto run = std::make_shared<DistributedScan>(engine, std::move(session), table, query, options, std::move(snapshot),
+                                               std::move(registered));
   LOAM_RETURN_IF_ERROR(run->start());
   return ScanStream(std::make_unique<Impl>(engine, std::move(run)));
 }
@@ -299,7 +300,7 @@ Result<std::vector<std::shared_ptr<const Chunk>>> ScanStream::collect() {
     for (;;) {
       auto chunk = impl_->run().next();
       if (!chunk.ok()) {
-        impl_->run().cancel();  // the chunks so far are dropped: what is left is no whole result
+        impl_->run().cancel();  // the chunks so far are dropped, because the result is incomplete
         return chunk.status();
       }
       if (*chunk == nullptr) return chunks;

@@ -1,4 +1,4 @@
-// The inside of a scan's stream.
+// Implementation of ScanStream: a query on all storage nodes.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,28 @@
 
 namespace loam::client {
 
-/// One query on its way through all nodes. Worker's thread only. Held by the stream, and by itself while nodes work
-/// for it.
+/// Executes one query on all storage nodes.
 ///
-/// Chunks of a node wait here, at most as many as it was given credits for; the stream's reader merges them, and each
-/// chunk that it takes gives a credit back: so a slow reader slows the nodes' work for its own query.
-class ScanRun final : public std::enable_shared_from_this<ScanRun>, private rpc::Caller {
+/// The chunks of a storage node wait here, at most as many as the node has credits. The reader of the stream merges
+/// them, and each chunk that it takes returns a credit. So a slow reader slows the storage nodes' work for its own
+/// query only.
+///
+/// Owner: the stream; the object also keeps itself alive while storage nodes work for it. Threads: the worker thread
+/// only.
+class DistributedScan final : public std::enable_shared_from_this<DistributedScan>, private rpc::ResponseHandler {
  public:
-  ScanRun(Engine& engine, std::shared_ptr<Session> session, Table table, const Query& query, const ScanOptions& options,
-          std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease);
+  DistributedScan(Engine& engine, std::shared_ptr<Session> session, Table table, const Query& query,
+                  const ScanOptions& options, std::shared_ptr<const Snapshot> snapshot,
+                  std::shared_ptr<RegisteredSnapshot> registered);
 
+  /// Sends the query to all storage nodes. In a fiber.
   Status start();
-  /// In a fiber.
+  /// As ScanStream::next(). In a fiber.
   Result<std::shared_ptr<const Chunk>> next();
   void cancel();
 
   const std::shared_ptr<const ResultSchema>& result_schema() const { return merger_.result_schema(); }
-  /// What has been told so far, by those that have ended and those that have not.
+  /// The sum of the storage nodes' final statistics and progress reports.
   ScanStatistics statistics() const;
   const std::string& plan() const { return plan_; }
 
@@ -44,69 +49,70 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private rpc:
     rpc::Channel* channel = nullptr;
     uint64_t sequence = 0;
     bool open = false;
-    uint32_t waiting = 0;         // chunks received and not yet taken
-    uint32_t owed = 0;            // credits to give back
-    rpc::Channel::Offer offer{};  // a slot for each credit
-    wire::ScanStatistics told{};
+    uint32_t waiting = 0;            // chunks received and not yet taken
+    uint32_t credits_to_return = 0;  // credits that were not returned yet
+    rpc::Channel::Offer offer{};     // a slot for each credit
+    wire::ScanStatistics statistics{};
   };
-  struct Arrived {
+  struct ReceivedChunk {
     std::shared_ptr<const Chunk> chunk;
     uint32_t node = 0;
   };
 
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
+  void on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus executed) override;
   bool expects_rows() const { return !query_.aggregating() && query_.limit == 0 && !options_.explain; }
   Status connect(const std::set<NodeId>& nodes);
-  Status ask(rpc::Channel& channel, wire::Scan& message, uint32_t number);
+  Status send_scan(rpc::Channel& channel, wire::Scan& message, uint32_t number);
   Result<Bytes> bytes_of(const wire::ScanChunk& message, const Node& node) const;
   Status on_chunk(uint32_t number, ByteReader& body);
   Status on_progress(uint32_t number, ByteReader& body);
   void on_done(uint32_t number, const Status& status);
   void fail(const Status& status);
   void cancel_nodes();
-  Status merge(const Arrived& arrived);
+  Status merge(const ReceivedChunk& arrived);
 
   Engine& engine_;
   const std::shared_ptr<Session> session_;
   const Table table_;
   const ScanOptions options_;
   const std::shared_ptr<const Snapshot> snapshot_;
-  std::shared_ptr<SnapshotLease> lease_;  // until no node reads any more, or for nothing; the reader may be long gone
+  std::shared_ptr<RegisteredSnapshot> registered_snapshot_;  // until no storage node reads any more; null: none
   const Query query_;
   ResultMerger merger_;
   std::vector<Node> nodes_;
-  std::deque<Arrived> arrived_;
+  std::deque<ReceivedChunk> received_chunks_;
   std::deque<std::shared_ptr<const Chunk>> merged_;
-  uint32_t open_ = 0;
-  bool cancelling_ = false;  // chunks that still come are dropped
+  uint32_t open_nodes_ = 0;
+  bool cancelling_ = false;  // chunks that arrive are dropped
   bool ended_ = false;
   Status status_;
   std::exception_ptr thrown_;  // by the application's on_progress; next() throws it
   fiber::WaitPoint changed_;
   uint64_t started_ns_ = 0;
   uint64_t ended_ns_ = 0;
-  ScanStatistics received_;  // what the client itself counts
+  ScanStatistics received_;  // the client's own counts
   std::string plan_;
-  std::shared_ptr<ScanRun> self_;
+  std::shared_ptr<DistributedScan> self_;
 };
 
 class ScanStream::Impl {
  public:
-  /// In a fiber. `lease` keeps the snapshot, if it is not a transaction's.
+  /// Starts a query. `registered` holds the snapshot open, if it is a registered one. In a fiber.
   static Result<ScanStream> start(Engine& engine, std::shared_ptr<Session> session, const Table& table,
                                   const Query& query, const ScanOptions& options,
-                                  std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease);
+                                  std::shared_ptr<const Snapshot> snapshot,
+                                  std::shared_ptr<RegisteredSnapshot> registered);
 
-  Impl(Engine& engine, std::shared_ptr<ScanRun> run) : engine_(engine), run_(std::move(run)) {}
+  Impl(Engine& engine, std::shared_ptr<DistributedScan> run) : engine_(engine), run_(std::move(run)) {}
   ~Impl();
 
   Engine& engine() { return engine_; }
-  ScanRun& run() { return *run_; }
+  DistributedScan& run() { return *run_; }
 
  private:
   Engine& engine_;
-  std::shared_ptr<ScanRun> run_;
+  std::shared_ptr<DistributedScan> run_;
 };
 
 }  // namespace loam::client

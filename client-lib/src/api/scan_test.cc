@@ -6,7 +6,7 @@
 
 #include <loam/client/scan.h>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
+#include "client-lib/testing/cluster_test_fixture.h"
 #include "common/base/env.h"
 
 namespace loam::client {
@@ -87,15 +87,15 @@ TEST_F(ScanTest, ExplainsAndLimitsTime) {
   EXPECT_GT(in_time.statistics().busy_ns, 0u);
 }
 
-TEST_F(ScanTest, TellsHowFarTheNodesAre) {
+TEST_F(ScanTest, ReportsProgress) {
   const Table table = accounts();
   fill_mixed(*client_, table, 5'000);
   Query query;
-  query.select.assign(100, 0);  // more chunks than credits: the nodes wait for this reader
+  query.select.assign(100, 0);  // more chunks than credits, so the nodes wait for the reader
   std::atomic<uint64_t> told = 0;
   ScanOptions options;
   options.credits = 1;
-  options.progress_interval_ns = 1;  // as often as nodes tell
+  options.progress_interval_ns = 1;  // as often as possible
   options.on_progress = [&told](const ScanStatistics& so_far) {
     EXPECT_LE(so_far.pages, so_far.pages_total);
     told.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
@@ -110,8 +110,8 @@ TEST_F(ScanTest, TellsHowFarTheNodesAre) {
   EXPECT_TRUE(stream.collect().ok());
 }
 
-// An application that keeps a stream and forgets to read it keeps no garbage alive.
-TEST_F(ScanTest, AStreamThatNobodyReadsKeepsItsSnapshotNoLongerThanNodesRead) {
+// A stream that is kept and not read does not keep garbage alive.
+TEST_F(ScanTest, UnreadStreamReleasesItsSnapshotWhenNodesEnd) {
   const Table table = accounts();
   fill_mixed(*client_, table, 5'000);
   ASSERT_EQ(read_only_snapshots(), 0u);
@@ -121,12 +121,12 @@ TEST_F(ScanTest, AStreamThatNobodyReadsKeepsItsSnapshotNoLongerThanNodesRead) {
   options.credits = 1;
   options.time_limit_ns = 200'000'000;
   auto cut_off = client_->scan(table, query, options).value();
-  EXPECT_TRUE(testing::eventually([] { return read_only_snapshots() == 0; })) << "cut off by the nodes";
+  EXPECT_TRUE(testing::eventually([] { return read_only_snapshots() == 0; })) << "the nodes end the query";
   EXPECT_EQ(cut_off.next().code(), StatusCode::kTimeout);
 
   auto complete = client_->scan(table, sum_query()).value();
-  EXPECT_TRUE(testing::eventually([] { return read_only_snapshots() == 0; })) << "all has come";
-  EXPECT_EQ(sum_of(complete).count, 5'000) << "what has come is still there";
+  EXPECT_TRUE(testing::eventually([] { return read_only_snapshots() == 0; })) << "all chunks have arrived";
+  EXPECT_EQ(sum_of(complete).count, 5'000) << "chunks that have arrived are kept";
 
   query.limit = 10;
   auto satisfied = client_->scan(table, query).value();
@@ -135,7 +135,7 @@ TEST_F(ScanTest, AStreamThatNobodyReadsKeepsItsSnapshotNoLongerThanNodesRead) {
 }
 
 // All rows lie in one page, so one of the scan threads sends nearly everything, with its share of the credits.
-TEST(ScanThreads, TheLastOneAtWorkNeverRunsOutOfCredits) {
+TEST(ScanThreads, LastActiveThreadNeverRunsOutOfCredits) {
   for (const uint32_t credits : {3u, 8u}) {
     TestCluster cluster(1, uint64_t{96} << 20, 4);
     const auto client = cluster.client();
@@ -247,7 +247,7 @@ TEST_F(ScanTest, ManyChunksThroughFewCredits) {
     EXPECT_EQ(keys.size(), kRows);
     EXPECT_GT(chunks, 10u);
   }
-  // A reader that goes away in the middle holds up nobody.
+  // A reader that stops in the middle does not block others.
   {
     auto stream = client_->scan(table, query, {.credits = 1}).value();
     ASSERT_TRUE(stream.next().ok());
@@ -282,7 +282,7 @@ TEST_F(ScanTest, BatchesShareOneSnapshot) {
   writer.join();
 }
 
-TEST_F(ScanTest, RefusesBadQueries) {
+TEST_F(ScanTest, RejectsBadQueries) {
   const Table table = accounts();
   Query nothing;
   EXPECT_EQ(client_->scan(table, nothing).code(), StatusCode::kInvalidArgument);

@@ -10,17 +10,17 @@
 #include "client-lib/src/api/scan_impl.h"
 #include "client-lib/src/api/transaction_impl.h"
 #include "client-lib/src/core/describe.h"
-#include "client-lib/src/driver/commit_run.h"
-#include "client-lib/src/driver/limit_status.h"
+#include "client-lib/src/driver/cancel_scope_status.h"
+#include "client-lib/src/driver/commit_driver.h"
 #include "client-lib/src/driver/point_reads.h"
-#include "common/fiber/limit.h"
+#include "common/fiber/cancel_scope.h"
 #include "common/fiber/wait.h"
 
 namespace loam::client {
 namespace {
 
-/// A call whose answer is known.
-class KnownCall final : public PendingCall {
+/// A call that has its answer already.
+class ReadyCall final : public PendingCall {
  public:
   bool ready() const override { return true; }
   Status wait() override { return ok_status(); }
@@ -29,19 +29,19 @@ class KnownCall final : public PendingCall {
   void cancel() override {}
 };
 
-Future<Record> known_record(Result<Record> record) {
-  return {std::make_shared<KnownCall>(), std::make_shared<Future<Record>::Slot>(std::move(record))};
+Future<Record> ready_record(Result<Record> record) {
+  return {std::make_shared<ReadyCall>(), std::make_shared<Future<Record>::SharedResult>(std::move(record))};
 }
 
-/// The read of one record. It needs no fiber until somebody waits for it.
+/// The asynchronous read of one record. It needs no fiber until a caller waits for it.
 class RecordCall final : public PendingCall {
  public:
-  /// The record that was read is shown with the transaction's `own` write of some fields, if there is one.
+  /// `own`: the transaction's own write of some fields, which is applied to the record that is read.
   RecordCall(Engine& engine, std::shared_ptr<PointReads> reads, std::optional<WriteBuffer::Write> own,
-             std::shared_ptr<Future<Record>::Slot> slot)
+             std::shared_ptr<Future<Record>::SharedResult> slot)
       : engine_(engine), reads_(std::move(reads)), own_(std::move(own)), slot_(std::move(slot)) {}
   ~RecordCall() override {
-    // The reads live and die on the worker's thread.
+    // The reads belong to the worker thread, which must destroy them.
     engine_.worker().call_without_fiber([this] { reads_.reset(); });
   }
 
@@ -53,12 +53,13 @@ class RecordCall final : public PendingCall {
   Status wait() override {
     if (slot_->has_value()) return ok_status();
     return in_fiber(engine_, [&]() -> Status {
-      // Other attempts go on in a fiber without limits, so that the end of this wait is not the end of the read.
-      if (watcher_ == nullptr && !reads_->await_answers()) return limit_status();
-      if (watcher_ == nullptr && !reads_->done() && fiber::Limit::any()) watch({});
-      if (watcher_ != nullptr && !watcher_->wait_until(fiber::kForever)) return limit_status();
+      // A wait with limits lets a background fiber make further attempts, so that the end of the wait does not end
+      // the read.
+      if (watcher_ == nullptr && !reads_->await_answers()) return cancel_scope_status();
+      if (watcher_ == nullptr && !reads_->done() && fiber::CancelScope::any()) watch({});
+      if (watcher_ != nullptr && !watcher_->wait_until(fiber::kForever)) return cancel_scope_status();
       reads_->wait();
-      slot_->emplace(Transaction::Impl::with_own(own_, reads_->take(0)));
+      slot_->emplace(Transaction::Impl::with_own(own_, reads_->take_result(0)));
       return ok_status();
     });
   }
@@ -70,35 +71,35 @@ class RecordCall final : public PendingCall {
     engine_.worker().call_without_fiber([&] { watch(callback); });
   }
   void cancel() override {
-    engine_.worker().call_without_fiber([&] { reads_->give_up({StatusCode::kCancelled, "the read was cancelled"}); });
+    engine_.worker().call_without_fiber([&] { reads_->cancel({StatusCode::kCancelled, "the read was cancelled"}); });
   }
 
  private:
-  struct Ended {
+  struct NotifyOnExit {
     fiber::Event& event;
-    ~Ended() { event.notify(); }
+    ~NotifyOnExit() { event.notify(); }
   };
-  static void tell(const std::function<void()>& callback) {
+  static void run_callback(const std::function<void()>& callback) {
     if (callback) call_logged(callback, "on_ready");
   }
   void watch(const std::function<void()>& callback) {
-    if (reads_->done()) return tell(callback);
+    if (reads_->done()) return run_callback(callback);
     watcher_ = std::make_shared<fiber::Event>();
     const auto wait = [reads = reads_, ended = watcher_, callback] {
-      const Ended end{*ended};
+      const NotifyOnExit end{*ended};
       reads->wait();
-      tell(callback);
+      run_callback(callback);
     };
-    engine_.spawn_own(wait, [&] {  // no fiber: get() waits itself
+    engine_.spawn_background(wait, [&] {  // no fiber: wait() makes the attempts itself
       watcher_.reset();
-      tell(callback);
+      run_callback(callback);
     });
   }
 
   Engine& engine_;
   std::shared_ptr<PointReads> reads_;
   const std::optional<WriteBuffer::Write> own_;
-  const std::shared_ptr<Future<Record>::Slot> slot_;
+  const std::shared_ptr<Future<Record>::SharedResult> slot_;
   std::shared_ptr<fiber::Event> watcher_;  // notified when a fiber of on_ready() has the answer
 };
 
@@ -113,20 +114,24 @@ Result<Transaction> Transaction::Impl::begin(Client::Impl& client, const Transac
   Engine& engine = client.engine();
   engine.counters().round_trips.add(1);
   if (options.read_only) {
-    LOAM_ASSIGN_OR_RETURN(std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
+    LOAM_ASSIGN_OR_RETURN(std::shared_ptr<RegisteredSnapshot> registered, engine.register_snapshot());
     engine.counters().read_only.add(1);
-    return Transaction(std::make_shared<Impl>(client, BeginKind::kReadOnly, lease->session(), lease->begun(), lease));
+    return Transaction(std::make_shared<Impl>(client, BeginKind::kReadOnly, registered->session(),
+                                              registered->begin_result(), registered));
   }
   const BeginKind kind = options.upgradable ? BeginKind::kUpgradable : BeginKind::kReadWrite;
-  LOAM_ASSIGN_OR_RETURN(Engine::Begun begun, engine.begin(kind));
+  LOAM_ASSIGN_OR_RETURN(Engine::OpenTransaction begun, engine.begin(kind));
   engine.counters().begun.add(1);
-  std::shared_ptr<SnapshotLease> lease;
-  if (options.upgradable) lease = std::make_shared<SnapshotLease>(engine.worker(), begun.session, begun.answer);
-  return Transaction(std::make_shared<Impl>(client, kind, std::move(begun.session), begun.answer, std::move(lease)));
+  std::shared_ptr<RegisteredSnapshot> registered;
+  if (options.upgradable)
+    registered = std::make_shared<RegisteredSnapshot>(engine.worker(), begun.session, begun.answer);
+  return Transaction(
+      std::make_shared<Impl>(client, kind, std::move(begun.session), begun.answer, std::move(registered)));
 }
 
 Transaction::Impl::~Impl() {
-  // Needs no fiber: a transaction that stayed open because none is free would cost the session at its maximum age.
+  // The abort needs no fiber, so it never fails. A transaction that stayed open would end the whole session when it
+  // reaches the maximum age.
   if (!finished_) engine_.worker().call_without_fiber([this] { abort(); });
 }
 
@@ -168,14 +173,15 @@ Result<Record> Transaction::Impl::with_own(const std::optional<WriteBuffer::Writ
   return Record(read->table(), read->key(), Version(), std::move(row).value());
 }
 
-Status Transaction::Impl::draw_id() {
+Status Transaction::Impl::allocate_id() {
   if (id_ != TransactionId()) return ok_status();
   return in_fiber(engine_, [&]() -> Status {
     engine_.counters().round_trips.add(1);
-    LOAM_ASSIGN_OR_RETURN(const BeginAnswer drawn, engine_.upgrade(*session_, lease_->begun().snapshot_number));
+    LOAM_ASSIGN_OR_RETURN(const BeginResult drawn,
+                          engine_.upgrade(*session_, registered_snapshot_->begin_result().snapshot_number));
     id_ = drawn.id;
-    if (apart_ != nullptr) apart_->belongs_to(id_, apart_);
-    // It maintains every index that was there before its id was given (R29).
+    if (private_trees_ != nullptr) private_trees_->bind_transaction(id_, private_trees_);
+    // The transaction maintains every index that existed when its id was given (R29, index creation).
     write_indexes_ = engine_.catalog().indexes();
     return ok_status();
   });
@@ -183,7 +189,7 @@ Status Transaction::Impl::draw_id() {
 
 Status Transaction::Impl::write(wire::WriteKind kind, const Table& table, Key key, const Record* record) {
   LOAM_RETURN_IF_ERROR(check_write(table));
-  LOAM_RETURN_IF_ERROR(draw_id());
+  LOAM_RETURN_IF_ERROR(allocate_id());
   if (record != nullptr && record->table().id() != table.id()) {
     return {StatusCode::kInvalidArgument,
             describe(table, key) + ": the record given belongs to table " + record->table().name()};
@@ -208,63 +214,63 @@ Status Transaction::Impl::commit() {
 
 Status Transaction::Impl::finish() {
   if (read_only()) {
-    lease_.reset();
+    registered_snapshot_.reset();
     return ok_status();
   }
   if (writes_.empty()) {
-    // Nothing to be seen by anybody: the id is given back, which costs the commit log nothing.
-    if (id_ != TransactionId()) session_->manager().give_back(id_);
+    // There is no write to make visible: the client gives the id back, and the commit log gets no record.
+    if (id_ != TransactionId()) session_->manager().release_id(id_);
     engine_.counters().committed.add(1);
-    leave();
+    release_admission();
     return ok_status();
   }
-  RecentWrites::Claim claim(engine_.recent_writes());
-  Status foreseen = session_->status().ok() ? claim.enter(id_, *snapshot_, writes_) : ok_status();
-  if (!session_->status().ok()) {  // now, or while others were waited for
+  RecentWrites::InFlightCommit in_flight(engine_.recent_writes());
+  Status foreseen = session_->status().ok() ? in_flight.register_writes(id_, *snapshot_, writes_) : ok_status();
+  if (!session_->status().ok()) {  // before the wait for concurrent commits, or during it
     engine_.counters().aborted.add(1);
-    leave();
+    release_admission();
     return session_->status();
   }
   if (!foreseen.ok()) {
     engine_.counters().conflicts.add(1);
-    engine_.counters().foreseen_conflicts.add(1);
-    lost_at_ = claim.lost_at();
-    give_back();
+    engine_.counters().local_conflicts.add(1);
+    conflicting_record_ = in_flight.conflicting_record();
+    abort_unsent();
     return foreseen;
   }
-  auto changes = index_changes(index_user(write_indexes_ ? *write_indexes_ : *indexes_), writes_);
+  auto changes = index_changes(index_context(write_indexes_ ? *write_indexes_ : *indexes_), writes_);
   if (!changes.ok()) {
-    give_back();
+    abort_unsent();
     return changes.status();
   }
   Status status =
-      CommitRun::commit(engine_, session_, {id_, snapshot_, engine_.catalog().catalog(), seen_by_all_, durable_},
-                        std::move(writes_), std::move(changes).value());
-  claim.end(status.ok());
-  leave();
+      CommitDriver::commit(engine_, session_, {id_, snapshot_, engine_.catalog().catalog(), seen_by_all_, durable_},
+                           std::move(writes_), std::move(changes).value());
+  in_flight.end(status.ok());
+  release_admission();
   return status;
 }
 
 Status Transaction::Impl::commit_bounded(const std::shared_ptr<Impl>& transaction) {
-  // Without writes there is nothing to wait for.
+  // A transaction without writes commits without a wait.
   if (transaction->finished_ || transaction->writes_.empty()) return transaction->commit();
-  if (fiber::Limit::ended()) {
+  if (fiber::CancelScope::ended()) {
     transaction->abort();
-    return {limit_status().code(), "the transaction was aborted: the call ended before its commit began"};
+    return {cancel_scope_status().code(), "the transaction was aborted: the call ended before its commit began"};
   }
-  struct Outcome {
+  struct CommitResult {
     fiber::Event known;
     Status status;
     std::exception_ptr thrown;
   };
-  /// The client's end waits for the commit before it ends the session.
-  struct Running {
+  /// Lets Engine::close() wait for the commit before it closes the session.
+  struct CommitTracker {
     Engine& engine;
-    ~Running() { engine.run_ended(); }
+    ~CommitTracker() { engine.commit_ended(); }
   };
-  const auto outcome = std::make_shared<Outcome>();
+  const auto outcome = std::make_shared<CommitResult>();
   const auto commit = [transaction, outcome] {
-    const Running running{transaction->engine_};
+    const CommitTracker running{transaction->engine_};
     try {
       outcome->status = transaction->finish();
     } catch (...) {
@@ -274,37 +280,37 @@ Status Transaction::Impl::commit_bounded(const std::shared_ptr<Impl>& transactio
   };
   transaction->finished_ = true;
   bool refused = false;
-  transaction->engine_.run_started();
-  transaction->engine_.spawn_own(commit, [&] { refused = true; });
-  if (refused) transaction->engine_.run_ended();
+  transaction->engine_.commit_started();
+  transaction->engine_.spawn_background(commit, [&] { refused = true; });
+  if (refused) transaction->engine_.commit_ended();
   if (refused) {
-    transaction->give_back();
-    return {StatusCode::kOverloaded, "the transaction was aborted: the client has no fiber left for its commit"};
+    transaction->abort_unsent();
+    return {StatusCode::kOverloaded, "the transaction was aborted: the client has no free fiber for its commit"};
   }
   if (!outcome->known.wait_until(fiber::kForever)) {
     return {StatusCode::kUnknownOutcome, "the call ended before the commit, which goes on (" +
-                                             std::string(limit_status().message()) + "): look at the data"};
+                                             std::string(cancel_scope_status().message()) + "): look at the data"};
   }
   if (outcome->thrown) std::rethrow_exception(outcome->thrown);
   return outcome->status;
 }
 
-void Transaction::Impl::give_back() {
-  if (id_ != TransactionId()) session_->manager().give_back(id_);
+void Transaction::Impl::abort_unsent() {
+  if (id_ != TransactionId()) session_->manager().release_id(id_);
   engine_.counters().aborted.add(1);
-  leave();
+  release_admission();
 }
 
 void Transaction::Impl::abort() {
   if (std::exchange(finished_, true)) return;
-  lease_.reset();
+  registered_snapshot_.reset();
   if (read_only()) return;
-  give_back();
+  abort_unsent();
 }
 
-void Transaction::Impl::leave() {
-  lease_.reset();
-  engine_.admission().leave();
+void Transaction::Impl::release_admission() {
+  registered_snapshot_.reset();
+  engine_.admission().release();
 }
 
 // ---- Transaction ---------------------------------------------------------------------------------------------------
@@ -325,7 +331,7 @@ Result<Record> Transaction::get(const Table& table, Key key) {
     auto reads = std::make_shared<PointReads>(impl_->engine(), impl_->session(), table, impl_->snapshot());
     reads->start(std::span(&key, 1));
     reads->wait();
-    return Impl::with_own(impl_->own_fields(table, key), reads->take(0));
+    return Impl::with_own(impl_->own_fields(table, key), reads->take_result(0));
   });
 }
 
@@ -336,9 +342,9 @@ Result<Record> Transaction::get(const Table& table, Key key, std::initializer_li
 
 Future<Record> Transaction::get_async(const Table& table, Key key) {
   if (Status status = impl_->check_read(table); !status.ok()) {
-    return known_record(std::move(status));
+    return ready_record(std::move(status));
   }
-  if (auto known = impl_->own(table, key)) return known_record(std::move(*known));
+  if (auto known = impl_->own(table, key)) return ready_record(std::move(*known));
   std::optional<WriteBuffer::Write> own = impl_->own_fields(table, key);
   std::shared_ptr<PointReads> reads;
   const Status started = in_fiber(impl_->engine(), [&] {
@@ -346,8 +352,8 @@ Future<Record> Transaction::get_async(const Table& table, Key key) {
     reads->start(std::span(&key, 1));
     return ok_status();
   });
-  if (!started.ok()) return known_record(started);
-  auto slot = std::make_shared<Future<Record>::Slot>();
+  if (!started.ok()) return ready_record(started);
+  auto slot = std::make_shared<Future<Record>::SharedResult>();
   return {std::make_shared<RecordCall>(impl_->engine(), std::move(reads), std::move(own), slot), slot};
 }
 
@@ -367,7 +373,7 @@ std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<
     for (auto& slot : found) {
       if (slot) continue;
       const Key key = missing[next];
-      slot = Impl::with_own(impl_->own_fields(table, key), reads->take(next++));
+      slot = Impl::with_own(impl_->own_fields(table, key), reads->take_result(next++));
     }
     return ok_status();
   });
@@ -380,7 +386,7 @@ std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<
 Result<Record> Transaction::get_for_update(const Table& table, Key key) {
   LOAM_RETURN_IF_ERROR(impl_->check_write(table));
   LOAM_ASSIGN_OR_RETURN(Record record, get(table, key));
-  LOAM_RETURN_IF_ERROR(impl_->draw_id());
+  LOAM_RETURN_IF_ERROR(impl_->allocate_id());
   LOAM_RETURN_IF_ERROR(impl_->writes().touch(record.table(), key, record.bytes()));
   return record;
 }
@@ -423,12 +429,13 @@ Result<ScanStream> Transaction::scan(const Table& table, const Query& query, con
   }
   return in_fiber(impl_->engine(), [&] {
     return ScanStream::Impl::start(impl_->engine(), impl_->session(), table, query, options, impl_->snapshot(),
-                                   impl_->lease());
+                                   impl_->registered_snapshot());
   });
 }
 
 Status Transaction::commit() {
-  return in_fiber(impl_->engine(), [&] { return fiber::Limit::any() ? Impl::commit_bounded(impl_) : impl_->commit(); });
+  return in_fiber(impl_->engine(),
+                  [&] { return fiber::CancelScope::any() ? Impl::commit_bounded(impl_) : impl_->commit(); });
 }
 
 Status Transaction::abort() {

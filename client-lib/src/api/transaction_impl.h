@@ -1,4 +1,4 @@
-// The inside of a transaction.
+// Implementation of Transaction.
 #pragma once
 
 #include <memory>
@@ -13,20 +13,20 @@
 
 namespace loam::client {
 
-/// State of one transaction. What touches the network runs on the worker's thread; the write buffer belongs to whoever
-/// uses the transaction, one at a time.
+/// State of one transaction. Functions that use the network run on the worker thread. The write buffer belongs to the
+/// fiber or thread that uses the transaction, one at a time.
 class Transaction::Impl {
  public:
-  /// In a fiber.
+  /// Begins a transaction. In a fiber.
   static Result<Transaction> begin(Client::Impl& client, const TransactionOptions& options);
 
-  /// `lease`: of a read-only or upgradable one.
-  Impl(Client::Impl& client, BeginKind kind, std::shared_ptr<Session> session, const BeginAnswer& begun,
-       std::shared_ptr<SnapshotLease> lease)
+  /// `registered`: the snapshot of a read-only or upgradable transaction.
+  Impl(Client::Impl& client, BeginKind kind, std::shared_ptr<Session> session, const BeginResult& begun,
+       std::shared_ptr<RegisteredSnapshot> registered)
       : engine_(client.engine()),
         kind_(kind),
-        apart_(client.trees().of_transaction(begun.id)),
-        trees_(apart_ ? *apart_ : client.trees()),
+        private_trees_(client.trees().private_trees(begun.id)),
+        trees_(private_trees_ ? *private_trees_ : client.trees()),
         session_(std::move(session)),
         id_(begun.id),
         snapshot_(begun.snapshot),
@@ -34,7 +34,7 @@ class Transaction::Impl {
         seen_by_all_(begun.seen_by_all),
         durable_(begun.durable),
         indexes_(client.engine().catalog().indexes()),
-        lease_(std::move(lease)),
+        registered_snapshot_(std::move(registered)),
         writes_(client.engine().options().max_transaction_bytes) {}
   ~Impl();
 
@@ -44,52 +44,54 @@ class Transaction::Impl {
   bool finished() const { return finished_; }
   const std::shared_ptr<Session>& session() const { return session_; }
   const std::shared_ptr<const Snapshot>& snapshot() const { return snapshot_; }
-  const std::shared_ptr<SnapshotLease>& lease() const { return lease_; }
+  const std::shared_ptr<RegisteredSnapshot>& registered_snapshot() const { return registered_snapshot_; }
   WriteBuffer& writes() { return writes_; }
 
-  /// Reading is possible: not finished, and the table is a transactional one of an application.
+  /// Checks that a read is possible: the transaction is not finished, and the table is a transactional table of an
+  /// application.
   Status check_read(const Table& table) const;
-  /// The same for writing.
+  /// Checks that a write is possible.
   Status check_write(const Table& table) const;
-  /// And of an index.
+  /// Checks that a read by the index is possible.
   Status check_read(const Index& index) const;
-  IndexUser index_user() { return index_user(*indexes_); }
-  IndexUser index_user(const IndexCatalog& indexes) {
+  IndexContext index_context() { return index_context(*indexes_); }
+  IndexContext index_context(const IndexCatalog& indexes) {
     return {engine_, trees_, session_, snapshot_, indexes, seen_by_all_};
   }
-  /// The record, if the own writes tell all of it that is asked for.
+  /// The record as the own write has it, if the write covers all fields of `table`.
   std::optional<Result<Record>> own(const Table& table, Key key) const;
-  /// The own write of some fields that what is read is to be shown with.
+  /// The own write that must be applied to the record that is read, if there is one.
   std::optional<WriteBuffer::Write> own_fields(const Table& table, Key key) const;
-  /// A record read, with the own write's fields in it.
+  /// Applies the own write to a record that was read.
   static Result<Record> with_own(const std::optional<WriteBuffer::Write>& own, Result<Record> read);
   Status write(wire::WriteKind kind, const Table& table, Key key, const Record* record);
-  /// Before the first write: draws the id of an upgradable transaction.
-  Status draw_id();
+  /// Draws the id of an upgradable transaction, before its first write.
+  Status allocate_id();
 
-  /// In a fiber without limits: a commit that has begun is not left.
+  /// Commits, and waits for the result. In a fiber without limits.
   Status commit();
-  /// In a fiber with limits: commits in a fiber of its own, and leaves that when a limit ends.
+  /// Commits in a fiber of its own, and stops waiting for it when a limit of the calling fiber ends. In a fiber with
+  /// limits.
   static Status commit_bounded(const std::shared_ptr<Impl>& transaction);
-  /// On the worker's thread; never waits.
+  /// Aborts. On the worker thread; never waits.
   void abort();
-  /// Where commit() lost against another transaction of this client.
-  const std::optional<wire::RecordId>& lost_at() const { return lost_at_; }
+  /// The record at which commit() lost against another transaction of this client.
+  const std::optional<wire::RecordId>& conflicting_record() const { return conflicting_record_; }
   static Impl& of(Transaction& transaction) { return *transaction.impl_; }
 
  private:
-  /// The work of commit(), once a transaction.
+  /// Commits; called once for each transaction.
   Status finish();
-  /// Nothing was sent yet: the id is all there is to give back.
-  void give_back();
-  /// Gives the place among the open transactions back.
-  void leave();
+  /// Aborts a transaction that has sent no write: gives its id back.
+  void abort_unsent();
+  /// Releases the registered snapshot and the admission.
+  void release_admission();
 
   Engine& engine_;
   const BeginKind kind_;
-  const std::shared_ptr<Trees> apart_;
-  Trees& trees_;
-  const std::shared_ptr<Session> session_;  // that it began under
+  const std::shared_ptr<IndexTrees> private_trees_;
+  IndexTrees& trees_;
+  const std::shared_ptr<Session> session_;  // the session under which it began
   TransactionId id_;
   std::shared_ptr<const Snapshot> snapshot_;
   const wire::CatalogVersion catalog_version_;         // at its begin
@@ -97,9 +99,9 @@ class Transaction::Impl {
   const Version durable_;                              // at its begin
   const std::shared_ptr<const IndexCatalog> indexes_;  // at its begin
   std::shared_ptr<const IndexCatalog> write_indexes_;  // upgradable transactions: the indexes when the id was drawn
-  std::shared_ptr<SnapshotLease> lease_;               // held by read-only and upgradable transactions
+  std::shared_ptr<RegisteredSnapshot> registered_snapshot_;  // held by read-only and upgradable transactions
   WriteBuffer writes_;
-  std::optional<wire::RecordId> lost_at_;
+  std::optional<wire::RecordId> conflicting_record_;
   bool finished_ = false;
 };
 

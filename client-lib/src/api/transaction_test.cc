@@ -8,7 +8,7 @@
 
 #include <loam/client/transaction.h>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
+#include "client-lib/testing/cluster_test_fixture.h"
 
 namespace loam::client {
 namespace {
@@ -80,7 +80,7 @@ TEST_F(TransactionTest, ConflictUndoesEverything) {
   const Table table = accounts();
   fill(table, 40, 100);
   auto late = client_->begin().value();
-  // Another client's: a conflict within a client is foreseen, and nothing would be undone.
+  // The conflict is with another client. The client would foresee a conflict within itself, and undo no write.
   ASSERT_TRUE(cluster_->client()
                   ->run_transaction(
                       [&](Transaction& tx) { return tx.update(table, Key(17), {Value::int64(1), Value::null()}); })
@@ -107,11 +107,11 @@ TEST_F(TransactionTest, ConflictUndoesEverything) {
                       {.read_only = false, .retry = {.max_attempts = 1}})
                   .ok());
   EXPECT_EQ(client_->statistics().conflicts, 1u);
-  EXPECT_EQ(client_->statistics().foreseen_conflicts, 0u);
+  EXPECT_EQ(client_->statistics().local_conflicts, 0u);
 }
 
-/// Fibers that all add to one record, or (each of them) to others besides.
-class ContendedTest : public ClusterTest {
+/// Fibers that all increment one record, and optionally each one other records, too.
+class HotRecordTest : public ClusterTest {
  protected:
   static constexpr uint64_t kFibers = 32;
   static constexpr int64_t kEach = 10;
@@ -144,7 +144,7 @@ class ContendedTest : public ClusterTest {
   }
 };
 
-TEST_F(ContendedTest, InLineNobodyLoses) {
+TEST_F(HotRecordTest, NamedHotRecordNeverConflicts) {
   const Table table = accounts();
   fill(table, 1 + kFibers, 0);
   add_from_everywhere(table, {.contended = {{table, Key(0)}}});
@@ -152,13 +152,13 @@ TEST_F(ContendedTest, InLineNobodyLoses) {
   EXPECT_EQ(client_->statistics().retries, 0u);
 }
 
-TEST_F(ContendedTest, WhoHasLostStandsInLine) {
+TEST_F(HotRecordTest, LoserOfALocalConflictQueues) {
   const Table table = accounts();
   fill(table, 1 + kFibers, 0);
   add_from_everywhere(table, {});
   const ClientStatistics after = client_->statistics();
-  EXPECT_GT(after.foreseen_conflicts, 0u);
-  EXPECT_LT(after.retries, 2 * kFibers * kEach) << "hardly anybody loses often";
+  EXPECT_GT(after.local_conflicts, 0u);
+  EXPECT_LT(after.retries, 2 * kFibers * kEach) << "few fibers lose often";
 }
 
 TEST_F(TransactionTest, DuplicateAndMissingKeysAreNamed) {
@@ -180,10 +180,10 @@ TEST_F(TransactionTest, DuplicateAndMissingKeysAreNamed) {
   EXPECT_EQ(attempt([&](Transaction& tx) { return tx.remove(table, Key(9)); }),
             "kNotFound: record 9" + name + " does not exist");
   EXPECT_EQ(balance(table, 0), 100);
-  EXPECT_EQ(balance(table, 50), -1) << "the good half was undone";
+  EXPECT_EQ(balance(table, 50), -1) << "the valid half was undone";
 }
 
-TEST_F(TransactionTest, RefusesWhatTheSchemaForbidsBeforeItIsSent) {
+TEST_F(TransactionTest, RejectsValuesThatTheSchemaForbidsAtOnce) {
   const Table table = accounts();
   const Table plain = accounts(TableKind::kNonTransactional);
   auto tx = client_->begin().value();
@@ -198,7 +198,7 @@ TEST_F(TransactionTest, RefusesWhatTheSchemaForbidsBeforeItIsSent) {
   const Table other = accounts();
   EXPECT_EQ(tx.insert(table, Key(1), Record::make(other, {Value::int64(1), Value::null()}).value()).code(),
             StatusCode::kInvalidArgument);
-  // None of it hurts the transaction.
+  // The transaction stays usable.
   EXPECT_TRUE(tx.insert(table, Key(1), {Value::int64(1), Value::null()}).ok());
   EXPECT_TRUE(tx.commit().ok());
   EXPECT_EQ(balance(table, 1), 1);
@@ -226,7 +226,7 @@ TEST_F(TransactionTest, AbortLeavesNoTrace) {
 
 TEST_F(TransactionTest, LargeRowsAndManyRecords) {
   const Table table = accounts();
-  // Ten rows of nearly the largest size: each read takes several answers of a node.
+  // Ten rows of nearly the largest size, so that each read needs several answers of a node.
   const std::string large(kMaxRowBytes - 64, 'y');
   ASSERT_TRUE(client_
                   ->run_transaction([&](Transaction& tx) -> Status {
@@ -255,7 +255,7 @@ TEST_F(TransactionTest, LargeRowsAndManyRecords) {
   EXPECT_EQ(sum, 60'000);
 }
 
-TEST_F(TransactionTest, DroppedTablesAreTold) {
+TEST_F(TransactionTest, DroppedTablesAreReported) {
   const Table table = accounts();
   fill(table, 1, 1);
   auto tx = client_->begin().value();
@@ -269,7 +269,7 @@ TEST_F(TransactionTest, DroppedTablesAreTold) {
   EXPECT_EQ(client_->open_table(table.name()).code(), StatusCode::kNoSuchTable);
 }
 
-// Transfers by many fibers of two clients, beside scans: money neither appears nor vanishes, at any moment.
+// Many fibers of two clients make transfers while scans run. Every scan sees the same sum.
 TEST_F(TransactionTest, TransfersKeepTheSum) {
   constexpr uint64_t kAccounts = 50;
   constexpr int kFibers = 16, kTransfers = 40;
@@ -320,14 +320,14 @@ TEST_F(TransactionTest, TransfersKeepTheSum) {
   for (Task& task : tasks) task.join();
   EXPECT_EQ(failures, 0);
   const ClientStatistics mine = client_->statistics(), others = other->statistics();
-  EXPECT_GT(mine.conflicts + others.conflicts, 0u) << "no contention: the test shows nothing";
+  EXPECT_GT(mine.conflicts + others.conflicts, 0u) << "no contention, so the test proves nothing";
   EXPECT_EQ(mine.begun, mine.committed + mine.aborted);
   EXPECT_LT(mine.frames_out, mine.messages_out) << "fibers' messages travel together";
   std::printf("%d scans, %lu + %lu committed, %lu + %lu conflicts\n", scans, mine.committed, others.committed,
               mine.conflicts, others.conflicts);
 }
 
-// Increments of one record: each is counted, so none was lost.
+// Many fibers increment one record. The final value proves that no update was lost.
 TEST_F(TransactionTest, NoUpdateIsLost) {
   const Table table = accounts();
   fill(table, 1, 0);
@@ -352,7 +352,8 @@ TEST_F(TransactionTest, NoUpdateIsLost) {
   EXPECT_EQ(balance(table, 0), 160);
 }
 
-// Two doctors, each may leave while the other stays: snapshot isolation lets both go, get_for_update does not.
+// Each of two doctors may leave while the other one stays. Snapshot isolation lets both leave; get_for_update() does
+// not.
 TEST_F(TransactionTest, WriteSkewIsPossibleUnlessReadForUpdate) {
   for (const bool for_update : {false, true}) {
     const Table table = accounts();
@@ -406,7 +407,7 @@ TEST_F(TransactionTest, NothingIsLeftOpen) {
                         [&](Transaction& tx) { return tx.update(table, Key(1), {Value::int64(i), Value::null()}); })
                     .ok());
   }
-  client_.reset();  // waits for what goes on behind
+  client_.reset();  // waits for background fibers
   EXPECT_EQ(cluster_->manager().statistics().core.open, 0u);
   EXPECT_EQ(read_only_snapshots(), 0u);
 }

@@ -6,8 +6,8 @@
 
 #include <loam/client/client.h>
 
-#include "client-lib/src/api/index_test_fixture.h"
-#include "common/testing/patience.h"
+#include "client-lib/testing/index_test_fixture.h"
+#include "common/testing/eventually.h"
 
 namespace loam::client {
 namespace {
@@ -26,7 +26,7 @@ class UpgradableTest : public IndexTest {
   }
 };
 
-TEST_F(UpgradableTest, AReaderTakesNoIdAndLeavesNothing) {
+TEST_F(UpgradableTest, ReaderTakesNoIdAndLeavesNoTrace) {
   const Table table = accounts();
   fill(table, 10, 1);
   const auto before = statistics();
@@ -47,7 +47,7 @@ TEST_F(UpgradableTest, AReaderTakesNoIdAndLeavesNothing) {
   EXPECT_EQ(statistics().upgrades, before.upgrades);
 }
 
-TEST_F(UpgradableTest, TheFirstWriteDrawsTheId) {
+TEST_F(UpgradableTest, FirstWriteDrawsTheId) {
   const Table table = accounts();
   fill(table, 10, 1);
   const auto before = statistics();
@@ -88,16 +88,17 @@ TEST_F(UpgradableTest, KeepsTheSnapshotOfItsBegin) {
   ASSERT_TRUE(tx.update(table, Key(3), {Value::int64(6), Value::null()}).ok());
   EXPECT_EQ(tx.commit().code(), StatusCode::kConflict);
   EXPECT_EQ(balance(table, 3), 5);
-  EXPECT_EQ(balance(table, 4), 1) << "all was taken back";
+  EXPECT_EQ(balance(table, 4), 1) << "all writes were undone";
 }
 
-/// R20: a tombstone that its snapshot does not see stays, so that an insert over the remove conflicts.
-TEST_F(UpgradableTest, InsertsOverNoRemoveThatItDoesNotSee) {
+/// A tombstone that the snapshot does not see is kept, so that an insert over the removal conflicts (R20, garbage and
+/// tombstones).
+TEST_F(UpgradableTest, InsertConflictsWithAnUnseenRemoval) {
   const Table table = accounts();
   fill(table, 4, 1);
   auto tx = client_->begin(upgradable()).value();
   ASSERT_TRUE(commit([&](Transaction& other) { return other.remove(table, Key(2)); }).ok());
-  // Later transactions see the remove, and many publications follow: for them the tombstone is garbage.
+  // Later transactions see the removal, and many publications follow. For them the tombstone is garbage.
   const uint64_t published = statistics().publications;
   ASSERT_TRUE(eventually([&] { return set(table, 1, 7).ok() && statistics().publications > published + 20; }));
   ASSERT_TRUE(tx.insert(table, Key(2), {Value::int64(9), Value::null()}).ok());
@@ -106,8 +107,8 @@ TEST_F(UpgradableTest, InsertsOverNoRemoveThatItDoesNotSee) {
   EXPECT_EQ(balance(table, 2), -1);
 }
 
-/// R29: an index that was created between begin and first write is maintained.
-TEST_F(UpgradableTest, MaintainsAnIndexThatIsYoungerThanItsSnapshot) {
+/// The transaction maintains an index that was created between its begin and its first write (R29, index creation).
+TEST_F(UpgradableTest, MaintainsAnIndexNewerThanItsSnapshot) {
   const Table table = accounts();
   fill(table, 4, 1);
   auto tx = client_->begin(upgradable()).value();
@@ -122,7 +123,7 @@ TEST_F(UpgradableTest, MaintainsAnIndexThatIsYoungerThanItsSnapshot) {
   EXPECT_EQ(range(index, balance(1)), (Keys{0, 1, 3}));
 }
 
-TEST_F(UpgradableTest, RunTransactionRepeatsIt) {
+TEST_F(UpgradableTest, RunTransactionRetriesIt) {
   const Table table = accounts();
   fill(table, 1, 0);
   constexpr int kFibers = 8;
@@ -145,7 +146,7 @@ TEST_F(UpgradableTest, RunTransactionRepeatsIt) {
   EXPECT_EQ(balance(table, 0), kFibers * kRounds) << "no update is lost";
 }
 
-TEST_F(UpgradableTest, IsNotReadOnlyToo) {
+TEST_F(UpgradableTest, CannotAlsoBeReadOnly) {
   const auto both = client_->begin({.read_only = true, .upgradable = true, .retry = {}});
   EXPECT_EQ(both.code(), StatusCode::kInvalidArgument) << both.status().to_string();
 }

@@ -1,4 +1,4 @@
-// Waiting times between attempts.
+// Waits between attempts.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,15 @@
 
 namespace loam::client {
 
-/// Nothing has happened, and a new attempt in a new snapshot may succeed.
-inline bool worth_retrying(StatusCode code) {
+/// True if a transaction that failed with this code has had no effect, and a new attempt in a new snapshot may
+/// succeed.
+inline bool is_retryable(StatusCode code) {
   return code == StatusCode::kConflict || code == StatusCode::kOverloaded || code == StatusCode::kSnapshotTooOld ||
          code == StatusCode::kWrongShard || code == StatusCode::kFenced || code == StatusCode::kUnavailable;
 }
 
-/// Exponential back-off with full jitter: a random time below min(max, initial * 2^attempt). Randomness is passed in.
-/// Full jitter, because what collided once would collide again after equal waits.
+/// Exponential back-off with full jitter: a random time up to min(max, initial * 2^attempt), made from the number
+/// `random`. Transactions that collided once would collide again after equal waits.
 inline uint64_t backoff_ns(const RetryOptions& options, uint32_t attempt, uint64_t random) {
   const uint32_t shift = std::min(attempt, 40u);
   uint64_t limit = options.max_backoff_ns;
@@ -25,11 +26,11 @@ inline uint64_t backoff_ns(const RetryOptions& options, uint32_t attempt, uint64
   return limit == 0 ? 0 : random % (limit + 1);
 }
 
-/// Waits where not another transaction is in the way but a server: it needs longer to mend.
+/// Bounds of the waits after errors of a server, which last longer than conflicts between transactions.
 inline constexpr uint64_t kFirstServerBackoffNs = 2'000'000;
 inline constexpr uint64_t kMaxServerBackoffNs = 500'000'000;
 
-/// The wait before run_transaction()'s next attempt.
+/// The wait of run_transaction() before its next attempt.
 inline uint64_t retry_wait_ns(const RetryOptions& options, StatusCode code, uint32_t attempt, uint64_t random) {
   if (code != StatusCode::kOverloaded && code != StatusCode::kUnavailable) return backoff_ns(options, attempt, random);
   RetryOptions patient = options;

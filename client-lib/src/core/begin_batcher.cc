@@ -6,7 +6,7 @@
 namespace loam::client {
 namespace {
 
-/// Moves what is over `limit` from the end of `all` to `rest`.
+/// Moves the elements of `all` beyond `limit` to `rest`.
 template <class T>
 void cut(std::vector<T>& all, size_t limit, std::vector<T>& rest) {
   if (all.size() <= limit) return;
@@ -17,17 +17,17 @@ void cut(std::vector<T>& all, size_t limit, std::vector<T>& rest) {
 
 }  // namespace
 
-wire::Begin BeginGroup::message() const {
+wire::Begin BeginBatch::message() const {
   wire::Begin message{static_cast<uint32_t>(read_write.size()), !read_only.empty(), !upgradable.empty(), {}};
   for (const Upgrade& upgrade : upgrades) message.upgrades.push_back(upgrade.snapshot_number);
   return message;
 }
 
-void BeginGroup::tell_all(const std::vector<BeginWaiter*>& waiters, const BeginAnswer& answer) const {
+void BeginBatch::notify_all(const std::vector<BeginWaiter*>& waiters, const BeginResult& answer) const {
   for (BeginWaiter* waiter : waiters) waiter->on_begun(answer);
 }
 
-void BeginGroup::answer(const wire::Begun& begun) const {
+void BeginBatch::deliver(const wire::BeginReply& begun) const {
   const uint64_t count = read_write.size() + upgrades.size();
   const uint64_t first = begun.first_id.value;
   // Ids must be new to the snapshot (R12), and a registered snapshot must have a number to be released by.
@@ -36,7 +36,7 @@ void BeginGroup::answer(const wire::Begun& begun) const {
       (!upgradable.empty() && begun.upgradable_number == 0)) {
     return fail({StatusCode::kMalformed, "the commit manager's answer to a begin does not fit the request"});
   }
-  BeginAnswer answer;
+  BeginResult answer;
   answer.snapshot = std::make_shared<const Snapshot>(begun.snapshot);
   answer.catalog_version = begun.catalog_version;
   answer.seen_by_all = begun.seen_by_all;
@@ -52,17 +52,17 @@ void BeginGroup::answer(const wire::Begun& begun) const {
   }
   answer.id = TransactionId();
   answer.snapshot_number = begun.snapshot_number;
-  tell_all(read_only, answer);
+  notify_all(read_only, answer);
   answer.snapshot_number = begun.upgradable_number;
-  tell_all(upgradable, answer);
+  notify_all(upgradable, answer);
 }
 
-void BeginGroup::fail(const Status& status) const {
-  BeginAnswer answer;
+void BeginBatch::fail(const Status& status) const {
+  BeginResult answer;
   answer.status = status;
-  tell_all(read_write, answer);
-  tell_all(read_only, answer);
-  tell_all(upgradable, answer);
+  notify_all(read_write, answer);
+  notify_all(read_only, answer);
+  notify_all(upgradable, answer);
   for (const Upgrade& upgrade : upgrades) upgrade.waiter->on_begun(answer);
 }
 
@@ -81,8 +81,8 @@ void BeginBatcher::add_upgrade(BeginWaiter* waiter, uint64_t snapshot_number) {
   pending_.upgrades.push_back({waiter, snapshot_number});
 }
 
-BeginGroup BeginBatcher::take() {
-  BeginGroup group = std::exchange(pending_, {});
+BeginBatch BeginBatcher::next_batch() {
+  BeginBatch group = std::exchange(pending_, {});
   cut(group.read_write, wire::kMaxBegins, pending_.read_write);
   cut(group.upgrades, wire::kMaxBegins - group.read_write.size(), pending_.upgrades);
   return group;

@@ -1,4 +1,4 @@
-// Gathers the begins of many fibers into one message [R12].
+// BeginBatcher: gathers the begins of many fibers into one message (R12, ids at begin).
 #pragma once
 
 #include <cstddef>
@@ -13,31 +13,31 @@
 
 namespace loam::client {
 
-/// What a begin asks for. kUpgradable: a registered snapshot that can get an id later.
+/// The kind of a begin. kUpgradable: a registered snapshot that can get an id later.
 enum class BeginKind : uint8_t { kReadWrite, kReadOnly, kUpgradable };
 
-/// What one begin gets.
-struct BeginAnswer {
+/// The answer to one begin.
+struct BeginResult {
   Status status;
   TransactionId id;  ///< 0 for kReadOnly and kUpgradable
   std::shared_ptr<const Snapshot> snapshot;
-  uint64_t snapshot_number = 0;  ///< the number of the registered snapshot, which is released in the end; 0: none
+  uint64_t snapshot_number = 0;  ///< number of the registered snapshot, which the holder releases; 0: none
   wire::CatalogVersion catalog_version = 0;
-  Version seen_by_all{};  ///< every open and later snapshot sees versions up to here (R13)
-  Version durable{};      ///< a loss of power takes back no commit up to here (R11)
+  Version seen_by_all{};  ///< every open and later snapshot sees all versions up to here (R13)
+  Version durable{};      ///< no power failure takes back a commit up to here (R11)
 };
 
-/// Who waits for a begin; lies with the waiter until on_begun.
+/// Receives the answer to a begin. It stays in place until on_begun().
 class BeginWaiter {
  public:
-  virtual void on_begun(const BeginAnswer& answer) = 0;
+  virtual void on_begun(const BeginResult& answer) = 0;
 
  protected:
   ~BeginWaiter() = default;
 };
 
-/// The begins of one message, in the order in which they came.
-struct BeginGroup {
+/// The begins of one message, in the order of their arrival.
+struct BeginBatch {
   /// A waiter for the id of an upgradable snapshot.
   struct Upgrade {
     BeginWaiter* waiter = nullptr;
@@ -48,31 +48,34 @@ struct BeginGroup {
   std::vector<BeginWaiter*> upgradable;  ///< all share another one
   std::vector<Upgrade> upgrades;
 
+  /// The message to the commit manager.
   wire::Begin message() const;
-  /// Hands out ids and the snapshot. An answer that does not fit what was asked for fails the waiters with kMalformed.
-  void answer(const wire::Begun& begun) const;
+  /// Gives each waiter its id and the snapshot. If the answer does not fit the request, the waiters get kMalformed.
+  void deliver(const wire::BeginReply& begun) const;
+  /// Gives all waiters this error.
   void fail(const Status& status) const;
 
  private:
-  void tell_all(const std::vector<BeginWaiter*>& waiters, const BeginAnswer& answer) const;
+  void notify_all(const std::vector<BeginWaiter*>& waiters, const BeginResult& answer) const;
 };
 
-/// Begins that have not been sent yet. One thread; no I/O. A begin may join a group only as long as the group has not
-/// been taken: so no snapshot is older than the begin that it serves.
+/// The begins that have not been sent yet. One thread; no I/O. A begin joins a batch only before the batch is sent,
+/// so no snapshot is older than the begin that gets it.
 class BeginBatcher {
  public:
+  /// Adds a begin.
   void add(BeginWaiter* waiter, BeginKind kind);
-  /// The waiter wants an id for its upgradable snapshot.
+  /// Adds a request for the id of an upgradable snapshot.
   void add_upgrade(BeginWaiter* waiter, uint64_t snapshot_number);
   bool empty() const {
     return pending_.read_write.empty() && pending_.read_only.empty() && pending_.upgradable.empty() &&
            pending_.upgrades.empty();
   }
-  /// Everything that waits, but at most wire::kMaxBegins ids; the group is about to be sent.
-  BeginGroup take();
+  /// Takes all waiting begins, with at most wire::kMaxBegins ids, for a message that is sent now.
+  BeginBatch next_batch();
 
  private:
-  BeginGroup pending_;
+  BeginBatch pending_;
 };
 
 }  // namespace loam::client

@@ -8,16 +8,16 @@ namespace loam::client {
 namespace {
 
 struct Waiter final : BeginWaiter {
-  void on_begun(const BeginAnswer& got) override {
+  void on_begun(const BeginResult& got) override {
     ++answers;
     answer = got;
   }
-  BeginAnswer answer;
+  BeginResult answer;
   int answers = 0;
 };
 
-wire::Begun begun(uint64_t first, uint64_t base, uint64_t number) {
-  wire::Begun message;
+wire::BeginReply begun(uint64_t first, uint64_t base, uint64_t number) {
+  wire::BeginReply message;
   message.first_id = TransactionId(first);
   message.snapshot = Snapshot(Version(base));
   message.snapshot_number = number;
@@ -31,12 +31,12 @@ TEST(BeginBatcher, SharesOneMessageAndOneSnapshot) {
   batcher.add(&waiters[0], BeginKind::kReadWrite);
   batcher.add(&waiters[1], BeginKind::kReadOnly);
   batcher.add(&waiters[2], BeginKind::kReadWrite);
-  const BeginGroup group = batcher.take();
+  const BeginBatch group = batcher.next_batch();
   EXPECT_TRUE(batcher.empty());
   EXPECT_EQ(group.message().read_write, 2u);
   EXPECT_TRUE(group.message().read_only);
-  batcher.add(&waiters[3], BeginKind::kReadWrite);  // too late for the message that was taken (R12)
-  group.answer(begun(100, 99, 5));
+  batcher.add(&waiters[3], BeginKind::kReadWrite);  // too late for the batch that was taken (R12, ids at begin)
+  group.deliver(begun(100, 99, 5));
   EXPECT_EQ(waiters[0].answer.id, TransactionId(100));
   EXPECT_EQ(waiters[2].answer.id, TransactionId(101));
   EXPECT_EQ(waiters[1].answer.id, TransactionId());
@@ -45,23 +45,23 @@ TEST(BeginBatcher, SharesOneMessageAndOneSnapshot) {
   EXPECT_EQ(waiters[0].answer.snapshot, waiters[1].answer.snapshot);
   EXPECT_EQ(waiters[0].answer.catalog_version, 9u);
   EXPECT_EQ(waiters[3].answers, 0);
-  EXPECT_EQ(batcher.take().message().read_write, 1u);
+  EXPECT_EQ(batcher.next_batch().message().read_write, 1u);
 }
 
 TEST(BeginBatcher, SplitsAtTheLimit) {
   BeginBatcher batcher;
   std::vector<Waiter> waiters(wire::kMaxBegins + 3);
   for (Waiter& waiter : waiters) batcher.add(&waiter, BeginKind::kReadWrite);
-  const BeginGroup first = batcher.take();
+  const BeginBatch first = batcher.next_batch();
   EXPECT_EQ(first.read_write.size(), wire::kMaxBegins);
   EXPECT_FALSE(batcher.empty());
-  const BeginGroup second = batcher.take();
+  const BeginBatch second = batcher.next_batch();
   EXPECT_EQ(second.read_write.size(), 3u);
   EXPECT_TRUE(batcher.empty());
   EXPECT_EQ(second.read_write[0], &waiters[wire::kMaxBegins]) << "in the order in which they came";
 }
 
-TEST(BeginBatcher, RefusesAnswersThatDoNotFit) {
+TEST(BeginBatcher, RejectsAnswersThatDoNotFitTheRequest) {
   using enum BeginKind;
   for (const auto& [first, base, number, kind] :
        std::vector<std::tuple<uint64_t, uint64_t, uint64_t, BeginKind>>{{0, 0, 0, kReadWrite},
@@ -73,7 +73,7 @@ TEST(BeginBatcher, RefusesAnswersThatDoNotFit) {
     std::vector<Waiter> waiters(2);
     batcher.add(&waiters[0], BeginKind::kReadWrite);
     batcher.add(&waiters[1], kind);
-    batcher.take().answer(begun(first, base, number));
+    batcher.next_batch().deliver(begun(first, base, number));
     EXPECT_EQ(waiters[0].answer.status.code(), StatusCode::kMalformed);
     EXPECT_EQ(waiters[1].answers, 1);
   }
@@ -87,7 +87,7 @@ TEST(BeginBatcher, FailsEveryWaiter) {
   }
   Waiter upgrade;
   batcher.add_upgrade(&upgrade, 7);
-  batcher.take().fail({StatusCode::kUnavailable, "gone"});
+  batcher.next_batch().fail({StatusCode::kUnavailable, "gone"});
   for (const Waiter& waiter : waiters) {
     EXPECT_EQ(waiter.answers, 1);
     EXPECT_EQ(waiter.answer.status.code(), StatusCode::kUnavailable);
@@ -103,13 +103,13 @@ TEST(BeginBatcher, UpgradesGetTheLastIds) {
   batcher.add(&waiters[2], BeginKind::kUpgradable);
   batcher.add(&waiters[3], BeginKind::kReadOnly);
   batcher.add_upgrade(&waiters[4], 9);
-  const BeginGroup group = batcher.take();
+  const BeginBatch group = batcher.next_batch();
   EXPECT_TRUE(batcher.empty());
   EXPECT_EQ(group.message().upgrades, (std::vector<uint64_t>{7, 9}));
   EXPECT_TRUE(group.message().upgradable);
-  wire::Begun answer = begun(100, 99, 5);
+  wire::BeginReply answer = begun(100, 99, 5);
   answer.upgradable_number = 6;
-  group.answer(answer);
+  group.deliver(answer);
   EXPECT_EQ(waiters[1].answer.id, TransactionId(100));
   EXPECT_EQ(waiters[0].answer.id, TransactionId(101));
   EXPECT_EQ(waiters[4].answer.id, TransactionId(102));
@@ -129,9 +129,9 @@ TEST(BeginBatcher, UpgradesCountAsIdsAtTheLimit) {
       batcher.add_upgrade(&waiters[i], i);
     }
   }
-  const BeginGroup first = batcher.take();
+  const BeginBatch first = batcher.next_batch();
   EXPECT_EQ(first.read_write.size() + first.upgrades.size(), wire::kMaxBegins);
-  const BeginGroup second = batcher.take();
+  const BeginBatch second = batcher.next_batch();
   EXPECT_EQ(second.upgrades.size(), 3u);
   EXPECT_TRUE(batcher.empty());
 }

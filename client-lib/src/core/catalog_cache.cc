@@ -28,7 +28,8 @@ Status check_table_name(std::string_view name) {
 
 namespace {
 
-/// kMalformed: one of no table, of no field, or whose own table is none of tree nodes.
+/// Collects the indexes of a catalog. kMalformed: the table or a field of an index does not exist, or the index does
+/// not lie in a table of tree nodes.
 Result<std::shared_ptr<const IndexCatalog>> find_indexes(const wire::Catalog& catalog,
                                                          const std::map<std::string, Table, std::less<>>& tables) {
   auto indexes = std::make_shared<IndexCatalog>();
@@ -36,16 +37,17 @@ Result<std::shared_ptr<const IndexCatalog>> find_indexes(const wire::Catalog& ca
     const wire::IndexDefinition& definition = info.index;
     if (!definition) continue;
     if (info.schema != wire::index_node_schema() || info.kind != TableKind::kNonTransactional) {
-      return Status(StatusCode::kMalformed, "index " + info.name + " lies in a table that holds no tree nodes");
+      return Status(StatusCode::kMalformed, "index " + info.name + " lies in a table that does not hold tree nodes");
     }
     const auto of =
         std::ranges::find_if(tables, [&](const auto& entry) { return entry.second.id() == definition.table; });
-    if (of == tables.end()) return Status(StatusCode::kMalformed, "index " + info.name + " is of no table");
+    if (of == tables.end())
+      return Status(StatusCode::kMalformed, "index " + info.name + " indexes a table that does not exist");
     Index::Description description{
         info.id, info.name, of->second, {}, definition.unique, definition.ready_since, definition.damaged};
     for (const wire::IndexPart& part : definition.parts) {
       if (part.field >= of->second.schema().size()) {
-        return Status(StatusCode::kMalformed, "index " + info.name + " is of no field");
+        return Status(StatusCode::kMalformed, "index " + info.name + " indexes a field that does not exist");
       }
       description.parts.push_back({part.field, part.descending});
     }
@@ -65,34 +67,36 @@ Status CatalogCache::install(wire::Catalog catalog, uint64_t manager_epoch) {
   const bool same_epoch = manager_epoch == manager_epoch_ && !by_name_.empty();
   if (same_epoch && catalog.version <= catalog_->version) return ok_status();
   if (catalog.shards.owners.size() != wire::kVirtualShards) {
-    return {StatusCode::kMalformed, "a shard map with " + std::to_string(catalog.shards.owners.size()) + " shards"};
+    return {StatusCode::kMalformed,
+            "the catalog's shard map has " + std::to_string(catalog.shards.owners.size()) + " shards"};
   }
   std::set<NodeId> nodes{NodeId()};
   for (const wire::NodeInfo& node : catalog.nodes) nodes.insert(node.id);
   for (NodeId owner : catalog.shards.owners) {
-    if (!nodes.contains(owner)) return {StatusCode::kMalformed, "a shard map that names an unknown node"};
+    if (!nodes.contains(owner))
+      return {StatusCode::kMalformed, "the catalog's shard map names an unknown storage node"};
   }
   std::map<std::string, Table, std::less<>> by_name;
   std::set<TableId> ids;
   for (const wire::TableInfo& info : catalog.tables) {
-    // Handles stay the same objects from version to version.
+    // A table that exists in both versions keeps its handle.
     const auto known = by_name_.find(info.name);
     const bool same = known != by_name_.end() && known->second.id() == info.id;
     const bool fresh = by_name.emplace(info.name, same ? known->second : make_table(info)).second;
     if (!fresh || !ids.insert(info.id).second) {
-      return {StatusCode::kMalformed, "a catalog that lists table " + info.name + " twice"};
+      return {StatusCode::kMalformed, "the catalog lists table " + info.name + " twice"};
     }
   }
   LOAM_ASSIGN_OR_RETURN(indexes_, find_indexes(catalog, by_name));
   by_name_ = std::move(by_name);
-  // A commit manager that remembers nothing counts its versions anew.
+  // A commit manager that has lost its state numbers its versions from the beginning.
   newest_ = same_epoch ? std::max(newest_, catalog.version) : catalog.version;
   manager_epoch_ = manager_epoch;
   catalog_ = std::make_shared<const wire::Catalog>(std::move(catalog));
   return ok_status();
 }
 
-Status CatalogCache::belongs_to(const wire::ClusterId& cluster) {
+Status CatalogCache::check_cluster(const wire::ClusterId& cluster) {
   if (cluster_ && cluster_ != cluster) {
     return {StatusCode::kWrongCluster, "this commit manager is of cluster " + wire::to_string(cluster) +
                                            ", and this client of cluster " + wire::to_string(cluster_) +
@@ -102,7 +106,7 @@ Status CatalogCache::belongs_to(const wire::ClusterId& cluster) {
   return ok_status();
 }
 
-void CatalogCache::heard_of(wire::CatalogVersion version) { newest_ = std::max(newest_, version); }
+void CatalogCache::observe_version(wire::CatalogVersion version) { newest_ = std::max(newest_, version); }
 
 std::optional<Table> CatalogCache::find(std::string_view name) const {
   const auto found = by_name_.find(name);

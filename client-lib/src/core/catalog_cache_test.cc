@@ -44,18 +44,18 @@ TEST(CatalogCache, HandlesOutliveVersions) {
   ASSERT_TRUE(cache.install(catalog(2, {"a", "b"}), 1).ok());
   EXPECT_EQ(before.description(), cache.find("a")->description());
   wire::Catalog renewed = catalog(3, {"a"});
-  renewed.tables.back().id = TableId(2000);  // dropped and created anew
+  renewed.tables.back().id = TableId(2000);  // dropped and created again
   ASSERT_TRUE(cache.install(renewed, 1).ok());
   EXPECT_EQ(cache.find("a")->id(), TableId(2000));
   EXPECT_EQ(before.id(), TableId(1024));
 }
 
-TEST(CatalogCache, KnowsThatItIsStale) {
+TEST(CatalogCache, KnowsWhenItIsStale) {
   CatalogCache cache;
   ASSERT_TRUE(cache.install(catalog(5, {}), 1).ok());
-  cache.heard_of(5);
+  cache.observe_version(5);
   EXPECT_FALSE(cache.stale());
-  cache.heard_of(7);
+  cache.observe_version(7);
   EXPECT_TRUE(cache.stale());
   ASSERT_TRUE(cache.install(catalog(6, {}), 1).ok());
   EXPECT_TRUE(cache.stale());
@@ -63,8 +63,8 @@ TEST(CatalogCache, KnowsThatItIsStale) {
   EXPECT_FALSE(cache.stale());
 }
 
-// Their nodes' fields were taken for granted wherever a tree was read.
-TEST(CatalogCache, RefusesIndexesInTablesOfOtherThings) {
+// Reads of a tree rely on the schema of the node table, so the catalog must be checked.
+TEST(CatalogCache, RejectsIndexesOutsideOfNodeTables) {
   const auto with_index = [](const Schema& schema, TableKind kind) {
     wire::Catalog made = catalog(2, {"a", "by.a"});
     made.tables.back().schema = schema;
@@ -81,7 +81,7 @@ TEST(CatalogCache, RefusesIndexesInTablesOfOtherThings) {
   EXPECT_TRUE(cache.install(with_index(wire::index_node_schema(), TableKind::kNonTransactional), 1).ok());
 }
 
-TEST(CatalogCache, RefusesContradictions) {
+TEST(CatalogCache, RejectsContradictions) {
   CatalogCache cache;
   ASSERT_TRUE(cache.install(catalog(1, {"a"}), 1).ok());
   wire::Catalog few_shards = catalog(2, {});

@@ -10,8 +10,8 @@ namespace {
 
 using wire::WriteResult;
 
-/// Token of the steps that have a single message; writes and reverts use their batch's number.
-constexpr uint32_t kSingle = UINT32_MAX;
+/// Token of steps with a single message. Writes and reverts use the number of their batch.
+constexpr uint32_t kSingleMessageToken = UINT32_MAX;
 
 }  // namespace
 
@@ -22,14 +22,14 @@ std::string CommitMachine::describe_id() const { return "transaction " + std::to
 
 // ---- messages ------------------------------------------------------------------------------------------------------
 
-Outgoing& CommitMachine::push(NodeId node, uint32_t token) {
-  Outgoing& out = outgoing_.emplace_back();
+OutgoingMessage& CommitMachine::push(NodeId node, uint32_t token) {
+  OutgoingMessage& out = outgoing_.emplace_back();
   out.token = token;
   out.node = node;
   return out;
 }
 
-bool CommitMachine::next(Outgoing& out) {
+bool CommitMachine::next(OutgoingMessage& out) {
   if (outgoing_.empty()) return false;
   out = std::move(outgoing_.front());
   outgoing_.pop_front();
@@ -37,7 +37,7 @@ bool CommitMachine::next(Outgoing& out) {
 }
 
 void CommitMachine::start() {
-  LOAM_CHECK(phase_ == Phase::kIdle && !writes_.empty(), "a commit starts once, and with something to write");
+  LOAM_CHECK(phase_ == Phase::kIdle && !writes_.empty(), "a commit starts once and has at least one write");
   const wire::ShardMap& shards = context_.catalog->shards;
   items_.reserve(writes_.size());
   bool owned = true;
@@ -49,6 +49,7 @@ void CommitMachine::start() {
     fail({StatusCode::kUnavailable, "no storage node owns some of the records of " + describe_id()});
     return complete(false);
   }
+  // kIdle → kWrite. All writes go out in parallel over the storage nodes.
   std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) { return a.node < b.node; });
   make_batches();
   phase_ = Phase::kWrite;
@@ -68,7 +69,7 @@ void CommitMachine::make_batches() {
 }
 
 void CommitMachine::send_first_batches() {
-  uint32_t first = 0;  // of its node
+  uint32_t first = 0;  // first batch of the storage node
   for (uint32_t batch = 0; batch < batches_.size(); ++batch) {
     if (batches_[batch].node != batches_[first].node) first = batch;
     if (batch - first < kBatchesInFlight) send_batch(batch);
@@ -95,7 +96,7 @@ void CommitMachine::send_write(uint32_t batch) {
     message.operations.push_back({item.write->kind, item.record, item.write->row, item.write->table.projection()});
   }
   push(range.node, batch).message = std::move(message);
-  ++open_;
+  ++batches_in_flight_;
 }
 
 bool CommitMachine::send_revert(uint32_t batch, uint64_t delay_ns) {
@@ -106,60 +107,67 @@ bool CommitMachine::send_revert(uint32_t batch, uint64_t delay_ns) {
     if (items_[i].state == WriteState::kApplied) message.records.push_back(items_[i].record);
   }
   if (message.records.empty()) return false;
-  Outgoing& out = push(range.node, batch);
+  OutgoingMessage& out = push(range.node, batch);
   out.delay_ns = delay_ns;
   out.message = std::move(message);
-  ++open_;
+  ++batches_in_flight_;
   return true;
 }
 
+// kWrite → kIndex. All writes have been applied, so the records are claimed, and no other transaction changes their
+// index entries (R27, index entries).
 void CommitMachine::change_indexes() {
   if (index_changes_.empty()) return complete(true);
   phase_ = Phase::kIndex;
-  indexed_ = true;
-  push(NodeId(), kSingle).message = IndexWork{};
+  index_changes_started_ = true;
+  push(NodeId(), kSingleMessageToken).message = IndexWork{};
 }
 
+// A step has failed and no request is under way. Index changes are undone before the records; without them the
+// records follow at once.
 void CommitMachine::begin_undo() {
-  repeats_ = 0;
-  if (indexed_) return undo_indexes(0);
+  retries_ = 0;
+  if (index_changes_started_) return undo_indexes(0);
   revert_records();
 }
 
-/// Before the records: while they are claimed, nobody else changes their entries (R27).
+// → kUndoIndex. The records are still claimed, so no other transaction changes their entries meanwhile (R27).
 void CommitMachine::undo_indexes(uint64_t delay_ns) {
   phase_ = Phase::kUndoIndex;
-  Outgoing& out = push(NodeId(), kSingle);
+  OutgoingMessage& out = push(NodeId(), kSingleMessageToken);
   out.delay_ns = delay_ns;
   out.message = IndexWork{true};
 }
 
+// → kUndo. Only writes that were applied are reverted; a failed one has left no version.
 void CommitMachine::revert_records() {
   phase_ = Phase::kUndo;
   send_first_batches();
-  if (open_ == 0) complete(false);
+  if (batches_in_flight_ == 0) complete(false);
 }
 
+// → kComplete. Committed: all writes and index changes are made. Aborted: no write of the transaction remains, so the
+// application gets its answer before the completion is sent (invariant 3).
 void CommitMachine::complete(bool committed) {
-  commits_ = committed;
+  completes_as_committed_ = committed;
   phase_ = Phase::kComplete;
-  repeats_ = 0;
-  if (!committed) result_ = failure_;  // all is undone: the application may go on, and try again
+  retries_ = 0;
+  if (!committed) result_ = failure_;  // all is undone; the application may begin again
   send_complete(0);
 }
 
 void CommitMachine::send_complete(uint64_t delay_ns) {
   wire::Complete message;
-  message.outcomes.push_back({context_.id, commits_});
-  asked_ = commits_;
-  Outgoing& out = push(NodeId(), kSingle);
+  message.outcomes.push_back({context_.id, completes_as_committed_});
+  commit_requested_ = completes_as_committed_;
+  OutgoingMessage& out = push(NodeId(), kSingleMessageToken);
   out.delay_ns = delay_ns;
   out.message = std::move(message);
 }
 
 // ---- answers -------------------------------------------------------------------------------------------------------
 
-void CommitMachine::on_answer(uint32_t token, std::span<const WriteResult> results, std::string_view detail) {
+void CommitMachine::on_reply(uint32_t token, std::span<const WriteResult> results, std::string_view detail) {
   if (phase_ == Phase::kWrite) return after_write(token, results, detail);
   if (phase_ == Phase::kUndo) return after_revert(token, results);
 }
@@ -167,7 +175,8 @@ void CommitMachine::on_answer(uint32_t token, std::span<const WriteResult> resul
 void CommitMachine::after_write(uint32_t batch, std::span<const WriteResult> results, std::string_view detail) {
   const Batch& range = batches_[batch];
   if (results.size() != range.end - range.begin) {
-    return on_lost(batch, {StatusCode::kMalformed, "a storage node answered another number of writes than were asked"});
+    return on_lost(batch,
+                   {StatusCode::kMalformed, "a storage node sent another number of results than there were writes"});
   }
   for (uint32_t i = 0; i < results.size(); ++i) {
     Item& item = items_[range.begin + i];
@@ -184,9 +193,11 @@ void CommitMachine::after_write(uint32_t batch, std::span<const WriteResult> res
 void CommitMachine::after_revert(uint32_t batch, std::span<const WriteResult> results) {
   for (const WriteResult& result : results) {
     if (result.code == StatusCode::kOk || result.code == StatusCode::kNoSuchTable) continue;  // R30
-    // Nobody writes over a version of a transaction that is open.
+    // Impossible at a correct storage node: no transaction writes over the version of an open one (R16, claim first).
     if (result.code == StatusCode::kConflict) {
-      return give_up({StatusCode::kMalformed, describe_id() + ": a storage node says that a version of it is covered"});
+      return give_up(
+          {StatusCode::kMalformed,
+           describe_id() + " cannot be reverted: a storage node has a newer version over one of its writes"});
     }
     return on_refused(batch, {result.code, "a revert was refused"});
   }
@@ -194,11 +205,12 @@ void CommitMachine::after_revert(uint32_t batch, std::span<const WriteResult> re
 }
 
 void CommitMachine::batch_done(uint32_t batch) {
-  --open_;
+  --batches_in_flight_;
   const uint32_t next = batch + kBatchesInFlight;
+  // After a failure no further write is sent (R2, abort order); reverts go on.
   const bool wanted = phase_ == Phase::kUndo || failure_.ok();
   if (wanted && next < batches_.size() && batches_[next].node == batches_[batch].node) send_batch(next);
-  if (open_ == 0) batches_done();
+  if (batches_in_flight_ == 0) batches_done();
 }
 
 void CommitMachine::batches_done() {
@@ -207,16 +219,17 @@ void CommitMachine::batches_done() {
   begin_undo();
 }
 
-void CommitMachine::on_indexed(const Status& status) {
+void CommitMachine::on_index_result(const Status& status) {
   if (phase_ == Phase::kIndex && status.ok()) return complete(true);
   if (phase_ == Phase::kUndoIndex && status.ok()) return revert_records();
   if (phase_ != Phase::kIndex && phase_ != Phase::kUndoIndex) return;
   if (status == StatusCode::kFenced) return give_up(status);
-  if (status == StatusCode::kUnknownOutcome) {  // late, it would come after its undo
+  // A change that may still take effect could do so after its undo. Only recovery, behind the fence, can undo it.
+  if (status == StatusCode::kUnknownOutcome) {
     return give_up({StatusCode::kFenced, describe_id() + " was given up: " + std::string(status.message())});
   }
   if (phase_ == Phase::kUndoIndex) {
-    return repeat_or_give_up(repeats_, status, [this](uint64_t delay_ns) { undo_indexes(delay_ns); });
+    return retry_or_give_up(retries_, status, [this](uint64_t delay_ns) { undo_indexes(delay_ns); });
   }
   fail(status);
   begin_undo();
@@ -224,22 +237,22 @@ void CommitMachine::on_indexed(const Status& status) {
 
 void CommitMachine::on_completed(bool refused) {
   if (phase_ != Phase::kComplete) return;
-  if (commits_ && refused) {
-    commits_ = asked_ = false;
+  if (completes_as_committed_ && refused) {
+    completes_as_committed_ = commit_requested_ = false;
     fail({StatusCode::kUnavailable, describe_id() +
                                         " was rolled back: a storage node has lost records since it began, and an "
                                         "operator has accepted that; run it again"});
     return begin_undo();
   }
-  if (commits_) result_ = ok_status();
-  phase_ = Phase::kOver;
+  if (completes_as_committed_) result_ = ok_status();
+  phase_ = Phase::kDone;
 }
 
 // ---- refusals and losses -------------------------------------------------------------------------------------------
 
 void CommitMachine::on_refused(uint32_t token, const Status& status) {
-  if (phase_ == Phase::kOver) return;
-  asked_ = false;
+  if (phase_ == Phase::kDone) return;
+  commit_requested_ = false;
   if (status == StatusCode::kFenced) return give_up(status);
   switch (phase_) {
     case Phase::kWrite: {
@@ -249,10 +262,10 @@ void CommitMachine::on_refused(uint32_t token, const Status& status) {
       return batch_done(token);
     }
     case Phase::kUndo:
-      return on_lost(token, status);  // it may be repeated as often as one likes
+      return on_lost(token, status);  // a revert may be repeated any number of times
     case Phase::kComplete:
       if (status == StatusCode::kOverloaded) {
-        return repeat_or_give_up(repeats_, status, [this](uint64_t delay_ns) { send_complete(delay_ns); });
+        return retry_or_give_up(retries_, status, [this](uint64_t delay_ns) { send_complete(delay_ns); });
       }
       return give_up(status);
     default:
@@ -262,20 +275,22 @@ void CommitMachine::on_refused(uint32_t token, const Status& status) {
 
 void CommitMachine::on_lost(uint32_t token, const Status& status) {
   switch (phase_) {
+    // The request may still take effect, so neither an undo nor a retry is safe (R2, abort order).
     case Phase::kWrite:
     case Phase::kComplete:
       return give_up(status);
+    // Reverts are idempotent.
     case Phase::kUndo:
-      --open_;
-      return repeat_or_give_up(batches_[token].repeats, status,
-                               [this, token](uint64_t delay_ns) { send_revert(token, delay_ns); });
+      --batches_in_flight_;
+      return retry_or_give_up(batches_[token].retries, status,
+                              [this, token](uint64_t delay_ns) { send_revert(token, delay_ns); });
     default:
       return;
   }
 }
 
 void CommitMachine::abandon(const Status& status) {
-  if (phase_ != Phase::kOver) give_up(status);
+  if (phase_ != Phase::kDone) give_up(status);
 }
 
 void CommitMachine::fail(Status status) {
@@ -284,29 +299,29 @@ void CommitMachine::fail(Status status) {
 
 void CommitMachine::fail_write(const Item& item, StatusCode code, std::string_view detail) {
   if (!failure_.ok()) return;
-  const Status plain = refused(item.write->table, item.record.key, code);
+  const Status plain = record_error(item.write->table, item.record.key, code);
   if (code == StatusCode::kConflict || detail.empty()) return fail(plain);
   fail({code, std::string(plain.message()) + ": " + std::string(detail)});
 }
 
 void CommitMachine::give_up(Status status) {
   if (!result_) {
-    doubt_ = asked_ ? Doubt::kUnknown : Doubt::kNotCommitted;
-    if (asked_) {
+    doubt_ = commit_requested_ ? Doubt::kUnknown : Doubt::kNotCommitted;
+    if (commit_requested_) {
       status = {StatusCode::kUnknownOutcome,
                 describe_id() + " may or may not be committed: " + std::string(status.message())};
     }
     result_ = std::move(status);
   }
   given_up_ = true;
-  phase_ = Phase::kOver;
+  phase_ = Phase::kDone;
   outgoing_.clear();
 }
 
-void CommitMachine::repeat_or_give_up(uint32_t& repeats, const Status& status,
-                                      const std::function<void(uint64_t delay_ns)>& again) {
-  if (repeats == kMaxRepeats) return give_up(status);
-  again(kFirstRepeatNs << repeats++);
+void CommitMachine::retry_or_give_up(uint32_t& retries, const Status& status,
+                                     const std::function<void(uint64_t delay_ns)>& again) {
+  if (retries == kMaxStepRetries) return give_up(status);
+  again(kInitialStepRetryNs << retries++);
 }
 
 }  // namespace loam::client

@@ -37,19 +37,19 @@ std::shared_ptr<const wire::Catalog> catalog() {
   return made;
 }
 
-/// What happens to one message.
-enum class Fate { kAnswered, kRefused, kLostBefore, kLostAfter, kArrivesLate };
+/// The action for one message.
+enum class MutantResult { kAnswered, kRefused, kLostBefore, kLostAfter, kArrivesLate };
 
-/// Storage nodes and commit manager of one transaction, without time: applies what is sent, as its fate says, and keeps
-/// watch over the order of things.
+/// Models the storage nodes and the commit manager of one transaction, without time. It applies the messages as their
+/// actions say, and checks their order.
 class Peer {
  public:
   /// Records of other transactions, by their newest version; version 1 is visible to the transaction, 60 is not.
   std::map<RecordId, uint64_t> records;
   std::vector<bool> completed;  // outcomes that the commit manager has accepted
-  bool loss_accepted = false;   // it accepts no commit any more (R9)
-  bool has_index = false;       // the transaction changes one
-  bool indexed = false;         // some of its changes are made
+  bool loss_accepted = false;   // the commit manager refuses the commit (R9)
+  bool has_index = false;       // the transaction changes an index
+  bool indexed = false;         // some index changes are applied
   StatusCode refusal = StatusCode::kNoSpace;
   size_t messages = 0;
 
@@ -61,7 +61,7 @@ class Peer {
     return found;
   }
 
-  std::vector<WriteResult> apply(const Outgoing& out) {
+  std::vector<WriteResult> apply(const OutgoingMessage& out) {
     std::vector<WriteResult> results;
     if (const auto* write = std::get_if<wire::Write>(&out.message)) {
       EXPECT_FALSE(reverted_) << "a write after a revert";
@@ -79,7 +79,7 @@ class Peer {
   bool complete(const wire::Complete& message) {
     const bool committed = message.outcomes.at(0).committed;
     if (committed && loss_accepted) return true;
-    EXPECT_EQ(indexed, committed && has_index) << "an index that says something else than the records";
+    EXPECT_EQ(indexed, committed && has_index) << "the index does not agree with the records";
     completed.push_back(committed);
     return false;
   }
@@ -113,9 +113,9 @@ class Peer {
   bool reverted_ = false;
 };
 
-/// Runs one commit to its end; message number n meets fates[n], later ones are answered.
-struct CommitRun {
-  explicit CommitRun(WriteBuffer writes, std::vector<wire::IndexChange> index_changes = {})
+/// Runs one commit to its end. Message number n gets actions[n]; later messages are answered.
+struct CommitHarness {
+  explicit CommitHarness(WriteBuffer writes, std::vector<wire::IndexChange> index_changes = {})
       : machine({kId, std::make_shared<const Snapshot>(Version(49)), catalog()}, std::move(writes), index_changes) {
     peer.has_index = !index_changes.empty();
   }
@@ -123,60 +123,62 @@ struct CommitRun {
   void go() {
     machine.start();
     for (;;) {
-      Outgoing out;
+      OutgoingMessage out;
       while (machine.next(out)) waiting.push_back(std::move(out));
       most_waiting = std::max(most_waiting, waiting.size());
       if (waiting.empty()) break;
-      ASSERT_LT(peer.messages, most_messages) << "the machine does not come to an end";
-      Outgoing message = std::move(waiting.front());
+      ASSERT_LT(peer.messages, most_messages) << "the machine does not end";
+      OutgoingMessage message = std::move(waiting.front());
       waiting.erase(waiting.begin());
       deliver(message);
     }
     EXPECT_TRUE(machine.finished());
     ASSERT_TRUE(machine.result().has_value());
-    for (const Outgoing& message : late) apply(message);
+    for (const OutgoingMessage& message : late) apply(message);
   }
 
-  /// What the servers do with a message; the answer goes to the machine if it has one.
-  std::vector<WriteResult> apply(const Outgoing& message) {
+  /// Executes a message as its action says, and reports the answer to the machine if there is one.
+  std::vector<WriteResult> apply(const OutgoingMessage& message) {
     const auto* complete = std::get_if<wire::Complete>(&message.message);
     if (complete == nullptr) return peer.apply(message);
     refused = peer.complete(*complete);
     return {};
   }
 
-  void deliver(const Outgoing& message) {
+  void deliver(const OutgoingMessage& message) {
     const size_t number = peer.messages++;
-    const Fate fate = fates.contains(number) ? fates[number] : Fate::kAnswered;
+    const MutantResult action = actions.contains(number) ? actions[number] : MutantResult::kAnswered;
     const bool index_work = std::holds_alternative<IndexWork>(message.message);
     sent.push_back(message.message.index());
     const auto* complete = std::get_if<wire::Complete>(&message.message);
     asked |= complete != nullptr && complete->outcomes.at(0).committed;
-    if (fate == Fate::kRefused) {
+    if (action == MutantResult::kRefused) {
       const Status refusal(peer.refusal, "refused by the test");
       if (!index_work) return machine.on_refused(message.token, refusal);
-      if (!std::get<IndexWork>(message.message).undo) peer.apply(message);  // some of it
-      return machine.on_indexed(refusal);
+      if (!std::get<IndexWork>(message.message).undo) peer.apply(message);  // applies a part of it
+      return machine.on_index_result(refusal);
     }
     std::vector<WriteResult> results;
-    if (fate == Fate::kAnswered || fate == Fate::kLostAfter) results = apply(message);
+    if (action == MutantResult::kAnswered || action == MutantResult::kLostAfter) results = apply(message);
     if (index_work) {
-      return machine.on_indexed(fate == Fate::kAnswered ? ok_status()
-                                                        : Status(StatusCode::kUnknownOutcome, "lost by the test"));
+      return machine.on_index_result(
+          action == MutantResult::kAnswered ? ok_status() : Status(StatusCode::kUnknownOutcome, "lost by the test"));
     }
-    // A write is refused by then: its session is fenced.
-    if (fate == Fate::kArrivesLate && !std::holds_alternative<wire::Write>(message.message)) late.push_back(message);
-    if (fate != Fate::kAnswered) {
+    // A late write is refused, because the session is fenced.
+    if (action == MutantResult::kArrivesLate && !std::holds_alternative<wire::Write>(message.message))
+      late.push_back(message);
+    if (action != MutantResult::kAnswered) {
       lost.push_back(number);
       machine.on_lost(message.token, {StatusCode::kUnavailable, "connection lost by the test"});
     } else if (complete != nullptr) {
       machine.on_completed(refused);
     } else {
-      machine.on_answer(message.token, results, {});
+      machine.on_reply(message.token, results, {});
     }
   }
 
-  /// What must hold whatever happened (Thesis 3.2; R1, R2, R4).
+  /// Checks the invariants of every run (Thesis 3.2; R1, commit order; R2, abort order; R4, outcomes from the commit
+  /// log).
   void check(const std::set<RecordId>& expected) const {
     using Doubt = CommitMachine::Doubt;
     const Status& result = *machine.result();
@@ -194,7 +196,7 @@ struct CommitRun {
       }
     }
     EXPECT_EQ(result == StatusCode::kUnknownOutcome, machine.doubt() == Doubt::kUnknown);
-    EXPECT_TRUE(asked || machine.doubt() != Doubt::kUnknown) << "nobody can have committed it";
+    EXPECT_TRUE(asked || machine.doubt() != Doubt::kUnknown) << "no completion as committed was sent";
     if (!machine.session_given_up()) {
       EXPECT_GE(peer.completed.size(), 1u) << "neither completed nor given up";
       EXPECT_EQ(machine.doubt(), Doubt::kNone);
@@ -203,12 +205,12 @@ struct CommitRun {
 
   CommitMachine machine;
   Peer peer;
-  std::map<size_t, Fate> fates;
-  std::vector<Outgoing> waiting;
+  std::map<size_t, MutantResult> actions;
+  std::vector<OutgoingMessage> waiting;
   size_t most_waiting = 0;
   size_t most_messages = 100;
-  std::vector<Outgoing> late;
-  std::vector<size_t> sent;  // alternatives of Outgoing::message
+  std::vector<OutgoingMessage> late;
+  std::vector<size_t> sent;  // alternatives of OutgoingMessage::message
   std::vector<size_t> lost;
   bool refused = false;  // the last completion
   bool asked = false;    // a completion as committed was sent
@@ -234,14 +236,14 @@ struct Case {
   std::set<RecordId> records;
 };
 
-// Alternatives of Outgoing::message.
+// Alternatives of OutgoingMessage::message.
 constexpr size_t kWrite = 0, kRevert = 1, kComplete = 2, kIndex = 3;
 
 std::vector<wire::IndexChange> index_changes() { return {{TableId(1030), Key(1), false, false, "key"}}; }
 
 TEST(CommitMachine, CommitsInTheOrderOfR1) {
   const Case c;
-  CommitRun run(Case::writes());
+  CommitHarness run(Case::writes());
   Case::fill(run.peer);
   run.go();
   EXPECT_TRUE(run.machine.result()->ok()) << run.machine.result()->to_string();
@@ -252,7 +254,7 @@ TEST(CommitMachine, CommitsInTheOrderOfR1) {
 
 TEST(CommitMachine, ChangesIndexesBetweenWritesAndCompletion) {
   const Case c;
-  CommitRun run(Case::writes(), index_changes());
+  CommitHarness run(Case::writes(), index_changes());
   Case::fill(run.peer);
   run.go();
   EXPECT_TRUE(run.machine.result()->ok()) << run.machine.result()->to_string();
@@ -260,23 +262,23 @@ TEST(CommitMachine, ChangesIndexesBetweenWritesAndCompletion) {
   run.check(c.records);
 }
 
-TEST(CommitMachine, AValueThatAnotherRecordHasTakesEverythingBack) {
-  CommitRun run(Case::writes(), index_changes());
+TEST(CommitMachine, DuplicateUniqueValueUndoesEverything) {
+  CommitHarness run(Case::writes(), index_changes());
   Case::fill(run.peer);
   run.peer.refusal = StatusCode::kAlreadyExists;
-  run.fates[2] = Fate::kRefused;
+  run.actions[2] = MutantResult::kRefused;
   run.go();
   EXPECT_EQ(run.machine.result()->code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(run.sent, (std::vector<size_t>{kWrite, kWrite, kIndex, kIndex, kRevert, kRevert, kComplete}));
   run.check({});
 }
 
-// R2: late, it would come after its undo.
-TEST(CommitMachine, AnIndexChangeThatMayComeLateIsLeftToRecovery) {
-  for (const Fate fate : {Fate::kLostBefore, Fate::kLostAfter}) {
-    CommitRun run(Case::writes(), index_changes());
+// An index change that takes effect late would come after its undo (R2).
+TEST(CommitMachine, IndexChangeWithUnknownOutcomeIsLeftToRecovery) {
+  for (const MutantResult action : {MutantResult::kLostBefore, MutantResult::kLostAfter}) {
+    CommitHarness run(Case::writes(), index_changes());
     Case::fill(run.peer);
-    run.fates[2] = fate;
+    run.actions[2] = action;
     run.go();
     EXPECT_TRUE(run.machine.session_given_up());
     EXPECT_EQ(run.machine.doubt(), CommitMachine::Doubt::kNotCommitted);
@@ -285,13 +287,13 @@ TEST(CommitMachine, AnIndexChangeThatMayComeLateIsLeftToRecovery) {
 }
 
 TEST(CommitMachine, AnswersOnlyAfterTheCommitManager) {
-  CommitRun run(Case::writes());
+  CommitHarness run(Case::writes());
   Case::fill(run.peer);
   run.machine.start();
-  Outgoing out;
+  OutgoingMessage out;
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(run.machine.next(out));
-    run.machine.on_answer(out.token, run.peer.apply(out), {});
+    run.machine.on_reply(out.token, run.peer.apply(out), {});
   }
   ASSERT_TRUE(run.machine.next(out));
   EXPECT_TRUE(std::get<wire::Complete>(out.message).outcomes.at(0).committed);
@@ -304,7 +306,7 @@ TEST(CommitMachine, AnswersOnlyAfterTheCommitManager) {
 }
 
 TEST(CommitMachine, ConflictUndoesAfterEveryAnswer) {
-  CommitRun run(Case::writes());
+  CommitHarness run(Case::writes());
   Case::fill(run.peer);
   run.peer.records[{TableId(1024), Key(2)}] = 60;  // written by a later transaction
   run.go();
@@ -323,12 +325,12 @@ TEST(CommitMachine, ConflictUndoesAfterEveryAnswer) {
 }
 
 TEST(CommitMachine, NamesDuplicateAndMissingKeys) {
-  CommitRun duplicate(Case::writes());
+  CommitHarness duplicate(Case::writes());
   Case::fill(duplicate.peer);
   duplicate.peer.records[{TableId(1024), Key(3)}] = 1;
   duplicate.go();
   EXPECT_EQ(duplicate.machine.result()->to_string(), "kAlreadyExists: record 3 of table accounts exists already");
-  CommitRun missing(Case::writes());
+  CommitHarness missing(Case::writes());
   Case::fill(missing.peer);
   missing.peer.records.erase({TableId(1024), Key(4)});
   missing.go();
@@ -337,22 +339,22 @@ TEST(CommitMachine, NamesDuplicateAndMissingKeys) {
 
 TEST(CommitMachine, FullNodeLeavesNoTrace) {
   for (size_t refused = 0; refused < 2; ++refused) {
-    CommitRun run(Case::writes());
+    CommitHarness run(Case::writes());
     Case::fill(run.peer);
-    run.fates[refused] = Fate::kRefused;
+    run.actions[refused] = MutantResult::kRefused;
     run.go();
     EXPECT_EQ(run.machine.result()->code(), StatusCode::kNoSpace);
     EXPECT_FALSE(run.machine.session_given_up());
     EXPECT_EQ(run.peer.completed, std::vector<bool>{false});
-    EXPECT_EQ(std::ranges::count(run.sent, kRevert), 1) << "what was refused as a whole needs no revert";
+    EXPECT_EQ(std::ranges::count(run.sent, kRevert), 1) << "a batch that was refused as a whole needs no revert";
     run.check({});
   }
 }
 
-// A node that refuses everything must not cost the session.
-TEST(CommitMachine, WhatNoNodeTookNeedsNoRevert) {
-  CommitRun run(Case::writes());
-  run.fates = {{0, Fate::kRefused}, {1, Fate::kRefused}};
+// A storage node that refuses everything must not end the session.
+TEST(CommitMachine, WritesThatNoNodeAppliedNeedNoRevert) {
+  CommitHarness run(Case::writes());
+  run.actions = {{0, MutantResult::kRefused}, {1, MutantResult::kRefused}};
   run.peer.refusal = StatusCode::kUnavailable;
   run.go();
   EXPECT_EQ(run.machine.result()->code(), StatusCode::kUnavailable);
@@ -362,10 +364,10 @@ TEST(CommitMachine, WhatNoNodeTookNeedsNoRevert) {
 }
 
 TEST(CommitMachine, LostWriteGivesUpTheSession) {
-  for (Fate fate : {Fate::kLostBefore, Fate::kLostAfter, Fate::kArrivesLate}) {
-    CommitRun run(Case::writes());
+  for (MutantResult action : {MutantResult::kLostBefore, MutantResult::kLostAfter, MutantResult::kArrivesLate}) {
+    CommitHarness run(Case::writes());
     Case::fill(run.peer);
-    run.fates[0] = fate;
+    run.actions[0] = action;
     run.go();
     EXPECT_TRUE(run.machine.session_given_up());
     EXPECT_EQ(run.machine.doubt(), CommitMachine::Doubt::kNotCommitted);
@@ -377,35 +379,35 @@ TEST(CommitMachine, LostWriteGivesUpTheSession) {
 
 TEST(CommitMachine, LostCompletionIsLeftToTheCommitLog) {
   const Case c;
-  for (Fate fate : {Fate::kLostBefore, Fate::kLostAfter, Fate::kArrivesLate}) {
-    CommitRun run(Case::writes());
+  for (MutantResult action : {MutantResult::kLostBefore, MutantResult::kLostAfter, MutantResult::kArrivesLate}) {
+    CommitHarness run(Case::writes());
     Case::fill(run.peer);
-    run.fates[2] = fate;
+    run.actions[2] = action;
     run.go();
     EXPECT_EQ(run.machine.result()->code(), StatusCode::kUnknownOutcome);
     EXPECT_EQ(run.machine.doubt(), CommitMachine::Doubt::kUnknown);
     EXPECT_TRUE(run.machine.session_given_up());
-    EXPECT_EQ(run.peer.written(), c.records) << "nothing may be undone that may be committed";
+    EXPECT_EQ(run.peer.written(), c.records) << "no write may be undone while the transaction may be committed";
     run.check(c.records);
   }
 }
 
 TEST(CommitMachine, RepeatsACompletionThatIsRefused) {
   const Case c;
-  CommitRun run(Case::writes());
+  CommitHarness run(Case::writes());
   Case::fill(run.peer);
   run.peer.refusal = StatusCode::kOverloaded;
-  for (size_t n = 2; n < 2 + kMaxRepeats; ++n) run.fates[n] = Fate::kRefused;
+  for (size_t n = 2; n < 2 + kMaxStepRetries; ++n) run.actions[n] = MutantResult::kRefused;
   run.go();
   EXPECT_TRUE(run.machine.result()->ok()) << run.machine.result()->to_string();
-  EXPECT_EQ(std::ranges::count(run.sent, kComplete), 1 + int{kMaxRepeats});
+  EXPECT_EQ(std::ranges::count(run.sent, kComplete), 1 + int{kMaxStepRetries});
   run.check(c.records);
 }
 
-// R9: records that the transaction may have written were lost, and the loss was accepted.
-TEST(CommitMachine, ARefusedCommitIsUndone) {
+// Records that the transaction may have written were lost, and an operator has accepted the loss (R9).
+TEST(CommitMachine, RefusedCommitIsUndone) {
   for (const bool indexed : {false, true}) {
-    CommitRun run(Case::writes(), indexed ? index_changes() : std::vector<wire::IndexChange>());
+    CommitHarness run(Case::writes(), indexed ? index_changes() : std::vector<wire::IndexChange>());
     Case::fill(run.peer);
     run.peer.loss_accepted = true;
     run.go();
@@ -420,18 +422,18 @@ TEST(CommitMachine, ARefusedCommitIsUndone) {
   }
 }
 
-// R8: a version of an open transaction is never covered; the node's memory is not what it was.
-TEST(CommitMachine, ARevertOfACoveredVersionGivesUpTheSession) {
-  CommitRun run(Case::writes());
+// A correct storage node never covers a version of an open transaction (R16, claim first), so its memory is damaged.
+TEST(CommitMachine, RevertOfACoveredVersionGivesUpTheSession) {
+  CommitHarness run(Case::writes());
   Case::fill(run.peer);
   run.peer.records[{TableId(1024), Key(2)}] = 60;
   run.machine.start();
-  Outgoing out;
+  OutgoingMessage out;
   while (run.machine.next(out)) {
     std::vector<WriteResult> results = run.peer.apply(out);
     const bool revert = std::holds_alternative<wire::Revert>(out.message);
     if (revert) results.front() = {StatusCode::kConflict, {}};
-    run.machine.on_answer(out.token, results, {});
+    run.machine.on_reply(out.token, results, {});
     if (revert) break;
   }
   EXPECT_TRUE(run.machine.session_given_up());
@@ -440,15 +442,15 @@ TEST(CommitMachine, ARevertOfACoveredVersionGivesUpTheSession) {
 }
 
 // The session ends before each message in turn.
-TEST(CommitMachine, AbandonedAtEveryStep) {
+TEST(CommitMachine, CanBeAbandonedAtEveryStep) {
   for (size_t step = 0; step < 3; ++step) {
-    CommitRun run(Case::writes());
+    CommitHarness run(Case::writes());
     Case::fill(run.peer);
     run.machine.start();
-    Outgoing out;
+    OutgoingMessage out;
     for (size_t message = 0; message < step; ++message) {
       ASSERT_TRUE(run.machine.next(out));
-      run.machine.on_answer(out.token, run.peer.apply(out), {});
+      run.machine.on_reply(out.token, run.peer.apply(out), {});
     }
     run.machine.abandon({StatusCode::kFenced, "the session has ended"});
     EXPECT_TRUE(run.machine.finished());
@@ -459,15 +461,15 @@ TEST(CommitMachine, AbandonedAtEveryStep) {
 }
 
 TEST(CommitMachine, RepeatsRevertsThenGivesUp) {
-  CommitRun run(Case::writes());
+  CommitHarness run(Case::writes());
   Case::fill(run.peer);
   run.peer.records[{TableId(1024), Key(2)}] = 60;
-  for (size_t n = 2; n < 100; ++n) run.fates[n] = Fate::kLostBefore;
+  for (size_t n = 2; n < 100; ++n) run.actions[n] = MutantResult::kLostBefore;
   run.go();
   EXPECT_TRUE(run.machine.session_given_up());
   EXPECT_EQ(run.machine.result()->code(), StatusCode::kUnavailable);
   EXPECT_TRUE(run.peer.completed.empty());
-  EXPECT_GT(run.lost.size(), size_t{kMaxRepeats});
+  EXPECT_GT(run.lost.size(), size_t{kMaxStepRetries});
 }
 
 TEST(CommitMachine, UnownedShardIsUnavailable) {
@@ -475,7 +477,7 @@ TEST(CommitMachine, UnownedShardIsUnavailable) {
   nobody->shards.owners.assign(wire::kVirtualShards, NodeId());
   CommitMachine machine({kId, std::make_shared<const Snapshot>(), nobody}, Case::writes());
   machine.start();
-  Outgoing out;
+  OutgoingMessage out;
   ASSERT_TRUE(machine.next(out));
   EXPECT_FALSE(std::get<wire::Complete>(out.message).outcomes.at(0).committed);
   EXPECT_EQ(machine.result()->code(), StatusCode::kUnavailable);
@@ -491,18 +493,19 @@ WriteBuffer many_inserts(uint64_t records) {
 
 TEST(CommitMachine, LargeTransactionsTravelInSeveralMessages) {
   constexpr uint64_t kRecords = 200'000;
-  CommitRun run(many_inserts(kRecords));
+  CommitHarness run(many_inserts(kRecords));
   run.most_messages = 1'000;
   run.go();
   EXPECT_TRUE(run.machine.result()->ok());
   EXPECT_EQ(run.peer.written().size(), kRecords);
   EXPECT_GE(static_cast<size_t>(std::ranges::count(run.sent, kWrite)), kRecords / kWriteBatchOperations + 1);
-  EXPECT_EQ(run.most_waiting, size_t{kBatchesInFlight} * kNodes) << "each node has its share at any time, and no more";
+  EXPECT_EQ(run.most_waiting, size_t{kBatchesInFlight} * kNodes)
+      << "each storage node always has its full share, and no more";
 }
 
-TEST(CommitMachine, AFailureSendsNoFurtherBatchAndRevertsWhatWasWritten) {
+TEST(CommitMachine, FailureStopsWritesAndRevertsAppliedOnes) {
   constexpr uint64_t kRecords = 100'000;
-  CommitRun run(many_inserts(kRecords));
+  CommitHarness run(many_inserts(kRecords));
   run.most_messages = 1'000;
   run.peer.records[{TableId(1024), Key(0)}] = 60;
   run.go();
@@ -514,10 +517,10 @@ TEST(CommitMachine, AFailureSendsNoFurtherBatchAndRevertsWhatWasWritten) {
   run.check({});
 }
 
-// The last record is refused when most batches are written: all of them are reverted, in turns.
+// The last record is refused after most batches are applied. All of them are reverted, kBatchesInFlight at a time.
 TEST(CommitMachine, RevertsManyBatchesInTurns) {
   constexpr uint64_t kRecords = 100'000;
-  CommitRun run(many_inserts(kRecords));
+  CommitHarness run(many_inserts(kRecords));
   run.most_messages = 1'000;
   run.peer.records[{TableId(1024), Key(kRecords - 1)}] = 60;
   run.go();
@@ -527,11 +530,11 @@ TEST(CommitMachine, RevertsManyBatchesInTurns) {
   run.check({});
 }
 
-// Every fate for every message, and for every pair of messages: of a plain commit (0), of one with a conflicting record
-// (1), of one with an index (2), of one that the commit manager refuses (3), with an index (4).
+// Every action for every message, and for every pair of messages: of a plain commit (0), of one with a conflicting
+// record (1), of one with an index (2), of one that the commit manager refuses (3), with an index (4).
 TEST(CommitMachine, SurvivesEveryPairOfFaults) {
-  constexpr std::array kFates = {Fate::kAnswered, Fate::kRefused, Fate::kLostBefore, Fate::kLostAfter,
-                                 Fate::kArrivesLate};
+  constexpr std::array kFates = {MutantResult::kAnswered, MutantResult::kRefused, MutantResult::kLostBefore,
+                                 MutantResult::kLostAfter, MutantResult::kArrivesLate};
   constexpr std::array kRefusals = {StatusCode::kNoSpace, StatusCode::kOverloaded, StatusCode::kFenced};
   const Case c;
   size_t runs = 0, ok = 0, given_up = 0, unknown = 0;
@@ -539,21 +542,21 @@ TEST(CommitMachine, SurvivesEveryPairOfFaults) {
     for (const StatusCode refusal : kRefusals) {
       for (size_t first = 0; first < 10; ++first) {
         for (size_t second = first; second < 11; ++second) {
-          for (const Fate a : kFates) {
-            for (const Fate b : kFates) {
+          for (const MutantResult a : kFates) {
+            for (const MutantResult b : kFates) {
               const bool indexed = trait == 2 || trait == 4;
-              CommitRun run(Case::writes(), indexed ? index_changes() : std::vector<wire::IndexChange>());
+              CommitHarness run(Case::writes(), indexed ? index_changes() : std::vector<wire::IndexChange>());
               Case::fill(run.peer);
               if (trait == 1) run.peer.records[{TableId(1024), Key(1)}] = 60;
               run.peer.loss_accepted = trait >= 3;
               run.peer.refusal = refusal;
-              run.fates[second] = b;
-              run.fates[first] = a;
+              run.actions[second] = b;
+              run.actions[first] = a;
               run.go();
               run.check(c.records);
               if (HasFailure()) {
-                FAIL() << "trait " << trait << ", refusal " << to_string(refusal) << ", message " << first << " fate "
-                       << static_cast<int>(a) << ", message " << second << " fate " << static_cast<int>(b) << ": "
+                FAIL() << "trait " << trait << ", refusal " << to_string(refusal) << ", message " << first << " action "
+                       << static_cast<int>(a) << ", message " << second << " action " << static_cast<int>(b) << ": "
                        << run.machine.result()->to_string();
               }
               ++runs;

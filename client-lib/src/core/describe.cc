@@ -31,7 +31,7 @@ std::string_view explain(StatusCode code) {
   }
 }
 
-Status refused(const Table& table, Key key, StatusCode code) {
+Status record_error(const Table& table, Key key, StatusCode code) {
   return {code, describe(table, key) + " " + std::string(explain(code))};
 }
 

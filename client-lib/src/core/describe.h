@@ -1,4 +1,4 @@
-// How messages name records and say what became of them.
+// Texts for errors of single records.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ namespace loam::client {
 
 /// "record 7 of table accounts".
 std::string describe(const Table& table, Key key);
-/// What a node's code says of a record: "exists already".
+/// A storage node's code in words: "exists already".
 std::string_view explain(StatusCode code);
-/// The two together as a status: "kAlreadyExists: record 7 of table accounts exists already".
-Status refused(const Table& table, Key key, StatusCode code);
+/// Both together as a status: "kAlreadyExists: record 7 of table accounts exists already".
+Status record_error(const Table& table, Key key, StatusCode code);
 
 }  // namespace loam::client

@@ -29,7 +29,7 @@ TEST(Record, HoldsItsValues) {
   EXPECT_TRUE(record.is_null("height"));
   EXPECT_TRUE(record.is_null("photo"));
   EXPECT_EQ(record.value("name").value(), Value::text("Ada"));
-  EXPECT_EQ(record.value("nobody").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(record.value("unknown").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(record.value(5).code(), StatusCode::kInvalidArgument);
 }
 
@@ -50,7 +50,7 @@ TEST(Record, ChangesFieldByField) {
   EXPECT_TRUE(Record::from_bytes(people(), record.bytes()).ok());
 }
 
-TEST(Record, RefusesWhatTheSchemaForbids) {
+TEST(Record, RejectsValuesThatTheSchemaForbids) {
   const auto expect = [](const Result<Record>& record, std::string_view part) {
     ASSERT_FALSE(record.ok());
     EXPECT_EQ(record.code(), StatusCode::kInvalidArgument);
@@ -70,13 +70,13 @@ TEST(Record, RefusesWhatTheSchemaForbids) {
   Record record = ada();
   EXPECT_EQ(record.set("name", Value::int64(3)).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(record.set("name", Value::null()).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(record.set("nobody", Value::null()).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(record.set("unknown", Value::null()).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(record.set(5, Value::null()).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(record.text("name"), "Ada") << "a failed change changes nothing";
 }
 
-// Each was an assertion, or told a value where there is none.
-TEST(Record, AFieldAskedForWronglyIsAnErrorThatTheCallerHandles) {
+// Each of these accesses must throw, and must neither assert nor return a value.
+TEST(Record, WrongFieldAccessThrowsFieldError) {
   const Record record = ada();
   const auto expect = [](const auto& ask, std::initializer_list<std::string_view> parts) {
     try {

@@ -18,7 +18,7 @@ Table people() {
       Table::Description{TableId(1024), "people", TableKind::kTransactional, schema}));
 }
 
-TEST(Table, AProjectionStandsForSomeFields) {
+TEST(Table, ProjectionHasSomeFields) {
   const Table table = people();
   EXPECT_FALSE(table.projected());
   EXPECT_TRUE(table.projection().empty());
@@ -33,7 +33,7 @@ TEST(Table, AProjectionStandsForSomeFields) {
   EXPECT_EQ(fewer.whole().description(), table.description());
 }
 
-TEST(Table, WrongProjectionsNameWhatThereIs) {
+TEST(Table, ErrorsOfProjectionsNameTheExistingFields) {
   const Table table = people();
   const auto refusal = [&](std::initializer_list<std::string_view> fields) {
     const auto made = table.project(fields);
@@ -44,7 +44,7 @@ TEST(Table, WrongProjectionsNameWhatThereIs) {
   EXPECT_EQ(refusal({"id", "id"}), "table people, fields: 'id' is named twice");
   EXPECT_EQ(refusal({}), "table people, fields: none is named");
   const auto narrow = table.project({"id"}).value();
-  EXPECT_EQ(narrow.project({"age"}).code(), StatusCode::kInvalidArgument) << "only what it stands for";
+  EXPECT_EQ(narrow.project({"age"}).code(), StatusCode::kInvalidArgument) << "only fields of the projection";
 }
 
 TEST(Table, RecordsOfAProjectionHaveItsFields) {

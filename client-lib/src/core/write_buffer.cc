@@ -7,12 +7,12 @@
 namespace loam::client {
 namespace {
 
-/// Where each of the whole table's fields stands in a handle's rows.
-class Places {
+/// Maps the field numbers of the whole table to the positions of the fields in the rows of a handle.
+class FieldPositions {
  public:
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
-  explicit Places(const Table& table) : places_(table.whole().schema().size(), kNone) {
+  explicit FieldPositions(const Table& table) : places_(table.whole().schema().size(), kNone) {
     for (size_t i = 0; i < table.schema().size(); ++i) places_[number(table, i)] = i;
   }
   /// kNone: the handle does not have the field.
@@ -32,15 +32,15 @@ struct Part {
   Bytes row;
 };
 
-/// A row of `target`, each field out of `first` if that has it, else out of `second`, which has it then.
+/// Makes a row of `target`. Each field comes from `first` if that has it, otherwise from `second`.
 Result<Buffer> combine(const Table& target, const Part& first, const Part& second) {
   const RowView front(first.table.schema(), first.row), back(second.table.schema(), second.row);
-  const Places in_front(first.table), in_back(second.table);
+  const FieldPositions in_front(first.table), in_back(second.table);
   RowBuilder builder(target.schema());
   for (size_t i = 0; i < target.schema().size(); ++i) {
-    const uint16_t number = Places::number(target, i);
+    const uint16_t number = FieldPositions::number(target, i);
     const size_t at = in_front[number];
-    LOAM_RETURN_IF_ERROR(builder.set(i, at != Places::kNone ? front.value(at) : back.value(in_back[number])));
+    LOAM_RETURN_IF_ERROR(builder.set(i, at != FieldPositions::kNone ? front.value(at) : back.value(in_back[number])));
   }
   LOAM_ASSIGN_OR_RETURN(const Bytes row, builder.finish());
   return Buffer(row.begin(), row.end());
@@ -86,7 +86,8 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
     writes_.erase(found);
     return ok_status();
   }
-  if (kind == WriteKind::kInsert) made.kind = WriteKind::kUpdate;  // over an own remove: the record was there
+  if (kind == WriteKind::kInsert)
+    made.kind = WriteKind::kUpdate;  // after an own remove: the record exists in the snapshot
   if (kind == WriteKind::kUpdate && own.kind == WriteKind::kInsert) made.kind = WriteKind::kInsert;
   own = std::move(made);
   return ok_status();
@@ -95,13 +96,13 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
 Result<WriteBuffer::Write> WriteBuffer::merge(const Write& own, const Table& table, Bytes row) {
   Write merged{own.kind, {}, own.table};
   if (own.table.projected()) {
-    const Places owned(own.table);
+    const FieldPositions owned(own.table);
     std::vector<uint16_t> numbers;
     numbers.reserve(own.table.schema().size() + table.schema().size());
     for (size_t i = 0; i < own.table.schema().size(); ++i) numbers.push_back(own.table.projection()[i]);
     for (size_t i = 0; i < table.schema().size(); ++i) {
       const uint16_t number = table.projection()[i];
-      if (owned[number] == Places::kNone) numbers.push_back(number);
+      if (owned[number] == FieldPositions::kNone) numbers.push_back(number);
     }
     LOAM_ASSIGN_OR_RETURN(merged.table, table.whole().project(numbers));
   }
@@ -121,9 +122,9 @@ const WriteBuffer::Write* WriteBuffer::find(TableId table, Key key) const {
 
 bool WriteBuffer::covers(const Write& own, const Table& table) {
   if (!own.table.projected()) return true;
-  const Places owned(own.table);
+  const FieldPositions owned(own.table);
   for (size_t i = 0; i < table.schema().size(); ++i) {
-    if (owned[Places::number(table, i)] == Places::kNone) return false;
+    if (owned[FieldPositions::number(table, i)] == FieldPositions::kNone) return false;
   }
   return true;
 }

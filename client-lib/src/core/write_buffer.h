@@ -1,4 +1,4 @@
-// What a transaction will write, kept until commit.
+// WriteBuffer: the writes of a transaction until commit.
 #pragma once
 
 #include <cstddef>
@@ -21,59 +21,62 @@
 
 namespace loam::client {
 
-/// The writes of one transaction, one per record, merged as they come:
+/// Buffers the writes of one transaction. The buffer has at most one write for each record, and merges a new write
+/// with the buffered one:
 ///
-///     before         | insert         | update    | update of some fields | remove
-///     nothing        | insert         | update    | update of them        | remove
-///     insert         | kAlreadyExists | insert    | insert                | nothing (never sent: no duplicate shows)
-///     update, touch  | kAlreadyExists | update    | update                | remove
-///     of some fields | kAlreadyExists | update    | of these and those    | remove
-///     remove         | update         | kNotFound | kNotFound             | kNotFound
+///     buffered       | insert         | update    | update of some fields | remove nothing        | insert         |
+///     update    | update of the fields  | remove insert         | kAlreadyExists | insert    | insert
+///     | nothing (a duplicate key stays unnoticed) update, touch  | kAlreadyExists | update    | update
+///     | remove of some fields | kAlreadyExists | update    | update of both sets   | remove remove         | update
+///     | kNotFound | kNotFound             | kNotFound
 ///
-/// A *touch* writes a record, or the fields of it that were read, back as they were (Transaction::get_for_update).
-/// Owned by the transaction; one thread. Bounded in bytes: rows, and kTransactionBytesPerRecord for each record
-/// (kInvalidArgument beyond).
+/// A *touch* writes a record, or the fields of it that were read, back unchanged (Transaction::get_for_update()).
+///
+/// Owner: the transaction. One thread. The size is bounded: the rows and kTransactionBytesPerRecord for each record;
+/// a write beyond the bound gets kInvalidArgument.
 class WriteBuffer {
  public:
   /// `max_bytes`: ClientOptions::max_transaction_bytes.
   explicit WriteBuffer(size_t max_bytes = SIZE_MAX) : max_bytes_(max_bytes) {}
 
+  /// The buffered write of one record.
   struct Write {
     wire::WriteKind kind{};
-    Buffer row;   ///< of `table`; empty for a remove
+    Buffer row;   ///< a row of `table`; empty for a remove
     Table table;  ///< a projection for kUpdateFields
   };
 
-  /// `row` was validated against the table's schema. The update of a projection is one of some fields; an insert is of
-  /// a whole row.
+  // `row` has been validated against the schema of `table`. A projection makes update() an update of its fields; an
+  // insert needs the whole table.
   Status insert(const Table& table, Key key, Bytes row) { return put(wire::WriteKind::kInsert, table, key, row); }
   Status update(const Table& table, Key key, Bytes row) { return put(wire::WriteKind::kUpdate, table, key, row); }
   Status remove(const Table& table, Key key) { return put(wire::WriteKind::kRemove, table, key, {}); }
-  /// Nothing if the record is written already.
+  /// Buffers a touch, unless the record has a buffered write already.
   Status touch(const Table& table, Key key, Bytes row);
 
-  /// The own write of a record until the next change; null if there is none.
+  /// The buffered write of a record, or null. Valid until the next change of the buffer.
   const Write* find(TableId table, Key key) const;
-  /// The write gives every field of `table` (the whole, or a projection) a value.
+  /// True if the write has a value for every field of `table`, which may be a projection.
   static bool covers(const Write& own, const Table& table);
-  /// The row of `table` after the write, which is no remove: fields that it does not have are those of `read`, a row of
-  /// `table`; null if it covers them all. kInvalidArgument: over kMaxRowBytes.
+  /// Returns the row of `table` as it is after the write, which is not a remove. Fields without a new value come from
+  /// `read`, a row of `table`; null if the write covers all fields. kInvalidArgument: the row is over kMaxRowBytes.
   static Result<Buffer> own_row(const Write& own, const Table& table, const RowView* read);
+  /// True if a record of the table has a buffered write.
   bool writes_to(TableId table) const;
 
   bool empty() const { return writes_.empty(); }
   size_t size() const { return writes_.size(); }
-  /// What counts towards the limit.
+  /// The size that counts towards the limit.
   size_t bytes() const { return row_bytes_ + writes_.size() * kTransactionBytesPerRecord; }
   size_t max_bytes() const { return max_bytes_; }
-  /// In ascending order of records.
+  /// All writes, in ascending order of their records.
   const std::map<wire::RecordId, Write>& writes() const { return writes_; }
 
  private:
   Status put(wire::WriteKind kind, const Table& table, Key key, Bytes row);
-  /// `own` with the values that `row`, of a projection, has.
+  /// Merges an update of the fields of `row`, a row of the projection `table`, into the buffered write `own`.
   static Result<Write> merge(const Write& own, const Table& table, Bytes row);
-  /// `added` bytes come and `replaced` bytes go.
+  /// Checks the bound for a change that adds `added` bytes and drops `replaced` bytes.
   Status check_room(const Table& table, Key key, size_t replaced, size_t added) const;
 
   size_t max_bytes_;

@@ -7,7 +7,7 @@
 
 #include <loam/client/options.h>
 
-#include "common/schema/random_schema.h"
+#include "common/testing/random_schema.h"
 
 namespace loam::client {
 namespace {
@@ -87,7 +87,7 @@ TEST(WriteBuffer, TouchGivesWayToWrites) {
   EXPECT_EQ(as_text(buffer.find(TableId(1024), Key(1))->row), "changed");
 }
 
-/// Random writes of one record, by whole rows and by some fields, beside a map of what is written.
+/// Compares random writes of one record, of whole rows and of some fields, with a map.
 TEST(WriteBuffer, MergesFieldsLikeAMap) {
   loam::testing::Random random(loam::testing::test_seed(std::random_device()()));
   for (int round = 0; round < 500; ++round) {
@@ -119,7 +119,7 @@ TEST(WriteBuffer, MergesFieldsLikeAMap) {
                                                   : WriteKind::kUpdate);
       ASSERT_EQ(own.table.schema().size(), model.size());
 
-      // What a read of some fields shows, over a record as it was.
+      // The result of a read of some fields over the record in the snapshot.
       const Table wanted =
           random.one_in(3) ? whole : whole.project(loam::testing::random_fields(random, schema)).value();
       const std::vector<Value> old = loam::testing::random_row(random, wanted.schema());
@@ -142,7 +142,7 @@ TEST(WriteBuffer, MergesFieldsLikeAMap) {
   }
 }
 
-TEST(WriteBuffer, FieldsObeyTheSameRules) {
+TEST(WriteBuffer, FieldUpdatesObeyTheSameRules) {
   const Table whole = table();
   const Table note = whole.project({"note"}).value();
   const Schema& schema = note.schema();
@@ -151,7 +151,7 @@ TEST(WriteBuffer, FieldsObeyTheSameRules) {
   ASSERT_TRUE(buffer.update(note, Key(1), row("a")).ok());
   EXPECT_EQ(buffer.insert(whole, Key(1), row("b")).code(), StatusCode::kAlreadyExists);
   ASSERT_TRUE(buffer.touch(whole, Key(1), row("as read")).ok());
-  EXPECT_EQ(buffer.find(whole.id(), Key(1))->kind, WriteKind::kUpdateFields) << "it is written already";
+  EXPECT_EQ(buffer.find(whole.id(), Key(1))->kind, WriteKind::kUpdateFields) << "it has a buffered write already";
   ASSERT_TRUE(buffer.remove(whole, Key(1)).ok());
   EXPECT_EQ(buffer.find(whole.id(), Key(1))->kind, WriteKind::kRemove);
   EXPECT_FALSE(buffer.find(whole.id(), Key(1))->table.projected());
@@ -160,7 +160,7 @@ TEST(WriteBuffer, FieldsObeyTheSameRules) {
   EXPECT_EQ(buffer.find(whole.id(), Key(2))->kind, WriteKind::kUpdateFields);
 }
 
-TEST(WriteBuffer, ARowThatGetsTooLargeIsNamed) {
+TEST(WriteBuffer, RowThatGetsTooLargeIsNamed) {
   const Schema schema = Schema::make({{"a", FieldType::kBlob, false}, {"b", FieldType::kBlob, false}}).value();
   const Table whole(std::make_shared<const Table::Description>(
       Table::Description{TableId(1024), "blobs", TableKind::kTransactional, schema}));
@@ -197,7 +197,7 @@ TEST(WriteBuffer, IsBoundedInBytesNotInRecords) {
   EXPECT_EQ(large.update(notes, Key(0), Buffer(2 << 20)).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(large.size(), key);
   ASSERT_TRUE(large.remove(notes, Key(0)).ok());
-  EXPECT_TRUE(large.insert(notes, Key(key), megabyte).ok()) << "what is taken back makes room";
+  EXPECT_TRUE(large.insert(notes, Key(key), megabyte).ok()) << "a removed insert makes room";
 }
 
 }  // namespace

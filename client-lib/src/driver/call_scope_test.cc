@@ -1,4 +1,4 @@
-// Calls that are cut short, by a deadline or by a cancellation: what they return, and what the servers have then.
+// Calls that a deadline or a cancellation ends: their results, and the state of the servers.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -10,20 +10,20 @@
 
 #include <loam/client/client.h>
 
-#include "client-lib/src/driver/driver_test_fixture.h"
+#include "client-lib/testing/driver_test_fixture.h"
 
 namespace loam::client {
 namespace {
 
 /// Long enough for a loaded machine to bring a request to the server.
 constexpr uint64_t kShort = 1'000'000'000;
-/// Longer than any of these tests takes: the call ends by its cancellation, not by this.
+/// Longer than any of these tests, so that the cancellation ends the call.
 constexpr uint64_t kLong = 60'000'000'000;
 
-/// A number that several threads count up.
+/// A counter of several threads.
 class Count {
  public:
-  // relaxed: the numbers are only polled, nothing is reached through them.
+  // relaxed: the number is only polled, and no other data depends on it.
   size_t add() { return value_.fetch_add(1, std::memory_order_relaxed); }
   size_t get() const { return value_.load(std::memory_order_relaxed); }
 
@@ -43,12 +43,12 @@ class CallScopeTest : public DriverTest {
   }
   void SetUp() override { connect(patient()); }
 
-  /// Holds the answer of the next such request; `held_` counts them.
+  /// Holds the answer to the next such request; `held_` counts these requests.
   void hold(Opcode opcode, WriteKind kind = {}) {
     held_ = std::make_shared<Count>();
     cluster_.set_script([opcode, kind, held = held_](Opcode seen, WriteKind seen_kind) {
       const bool met = seen == opcode && seen_kind == kind && held->add() == 0;
-      return met ? Fate::kHold : Fate::kAnswer;
+      return met ? MutantResult::kHold : MutantResult::kAnswer;
     });
   }
   /// Runs `call` in a scope that ends when the server holds the answer.
@@ -71,20 +71,21 @@ class CallScopeTest : public DriverTest {
   static StatusCode code_of(End end) { return end == End::kDeadline ? StatusCode::kTimeout : StatusCode::kCancelled; }
   /// Every id that was given out is completed.
   bool all_completed() {
-    const auto seen = cluster_.seen();
+    const auto seen = cluster_.observations();
     return seen.completed.size() == seen.begun;
   }
 
   std::shared_ptr<Count> held_;  // requests that met hold()
 };
 
-class EveryEnd : public CallScopeTest, public ::testing::WithParamInterface<End> {};
+class InterruptedCallTest : public CallScopeTest, public ::testing::WithParamInterface<End> {};
 
-INSTANTIATE_TEST_SUITE_P(Ends, EveryEnd, ::testing::Values(End::kDeadline, End::kCancel), [](const auto& test) {
-  return std::string(test.param == End::kDeadline ? "Deadline" : "Cancel");
-});
+INSTANTIATE_TEST_SUITE_P(Ends, InterruptedCallTest, ::testing::Values(End::kDeadline, End::kCancel),
+                         [](const auto& test) {
+                           return std::string(test.param == End::kDeadline ? "Deadline" : "Cancel");
+                         });
 
-TEST_P(EveryEnd, OfAReadLeavesTheTransactionUsable) {
+TEST_P(InterruptedCallTest, ReadLeavesTheTransactionUsable) {
   prepare();
   auto tx = client_->begin().value();
   hold(Opcode::kRead);
@@ -97,7 +98,7 @@ TEST_P(EveryEnd, OfAReadLeavesTheTransactionUsable) {
   EXPECT_GT(newest(), first_version_);
 }
 
-TEST_P(EveryEnd, OfManyReadsNamesEachRecord) {
+TEST_P(InterruptedCallTest, ManyReadsNameEachRecord) {
   prepare();
   auto tx = client_->begin().value();
   hold(Opcode::kRead);
@@ -113,42 +114,42 @@ TEST_P(EveryEnd, OfManyReadsNamesEachRecord) {
   cluster_.release_held();
 }
 
-TEST_P(EveryEnd, OfABeginGivesTheIdBack) {
+TEST_P(InterruptedCallTest, BeginReleasesItsId) {
   hold(Opcode::kBegin);
   const auto cut = cut_short(GetParam(), [&] { return client_->begin(); });
   EXPECT_EQ(cut.code(), code_of(GetParam())) << cut.status().to_string();
-  EXPECT_EQ(cluster_.seen().begun, 1u);
-  EXPECT_TRUE(cluster_.seen().completed.empty());
+  EXPECT_EQ(cluster_.observations().begun, 1u);
+  EXPECT_TRUE(cluster_.observations().completed.empty());
   cluster_.release_held();
-  EXPECT_TRUE(eventually([&] { return all_completed(); })) << "the id of the begin that was left";
-  EXPECT_FALSE(cluster_.seen().completed.begin()->second) << "it is aborted";
+  EXPECT_TRUE(eventually([&] { return all_completed(); })) << "the id of the abandoned begin is completed";
+  EXPECT_FALSE(cluster_.observations().completed.begin()->second) << "it is aborted";
   EXPECT_TRUE(client_->begin().ok());
 }
 
-TEST_P(EveryEnd, OfTheFirstWriteOfAnUpgradableTransactionGivesTheIdBack) {
+TEST_P(InterruptedCallTest, FirstWriteOfUpgradableTransactionReleasesItsId) {
   auto tx = client_->begin({.read_only = false, .upgradable = true, .retry = {}}).value();
   hold(Opcode::kBegin);
   const Status cut = cut_short(GetParam(), [&] { return tx.insert(*table_, Key(1), {Value::int64(1)}); });
   EXPECT_EQ(cut.code(), code_of(GetParam())) << cut.to_string();
   EXPECT_EQ(tx.id(), TransactionId());
   cluster_.release_held();
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().begun == 1 && all_completed(); }));
-  EXPECT_FALSE(cluster_.seen().completed.begin()->second) << "the id that came too late is aborted";
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().begun == 1 && all_completed(); }));
+  EXPECT_FALSE(cluster_.observations().completed.begin()->second) << "the late id is aborted";
   EXPECT_TRUE(tx.insert(*table_, Key(1), {Value::int64(1)}).ok()) << "the write may be repeated";
   EXPECT_TRUE(tx.commit().ok());
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().begun == 2 && all_completed(); }));
-  EXPECT_TRUE(cluster_.seen().completed.at(tx.id().value));
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().released.size() == 1; })) << "the snapshot";
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().begun == 2 && all_completed(); }));
+  EXPECT_TRUE(cluster_.observations().completed.at(tx.id().value));
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().released.size() == 1; })) << "the snapshot is released";
 }
 
-/// Begins of one message share a snapshot: one that has given up must not release it for the others.
-TEST_F(CallScopeTest, ABeginThatIsLeftReleasesNoSnapshotOfOthers) {
+/// Begins of one message share a snapshot. An abandoned begin must not release it for the others.
+TEST_F(CallScopeTest, AbandonedBeginDoesNotReleaseSnapshotsOfOthers) {
   for (const bool upgradable : {false, true}) {
     const TransactionOptions options{.read_only = !upgradable, .upgradable = upgradable, .retry = {}};
-    const size_t released = cluster_.seen().released.size();
+    const size_t released = cluster_.observations().released.size();
     hold(Opcode::kBegin);
     client_->run([&] {
-      // Both run in the next round, so that their begins leave in one message.
+      // Both run in the next round, so that their begins are in one message.
       Task left = client_->spawn([&] {
         const CallScope scope({.timeout_ns = kShort});
         EXPECT_EQ(client_->begin(options).code(), StatusCode::kTimeout);
@@ -157,18 +158,18 @@ TEST_F(CallScopeTest, ABeginThatIsLeftReleasesNoSnapshotOfOthers) {
       Task reader = client_->spawn([&] {
         const auto kept = client_->begin(options);
         ASSERT_TRUE(kept.ok()) << kept.status().to_string();
-        EXPECT_TRUE(client_->list_tables().ok()) << "a round trip, behind releases";
-        EXPECT_EQ(cluster_.seen().released.size(), released) << "the snapshot is still read";
+        EXPECT_TRUE(client_->list_tables().ok()) << "a round trip after possible releases";
+        EXPECT_EQ(cluster_.observations().released.size(), released) << "the snapshot is still read";
       });
       left.join();
       reader.join();
     });
-    EXPECT_TRUE(eventually([&] { return cluster_.seen().released.size() == released + 1; }));
+    EXPECT_TRUE(eventually([&] { return cluster_.observations().released.size() == released + 1; }));
   }
 }
 
-/// The commit manager refuses a Begin as a whole: an upgrade that was left must not name a snapshot that is released.
-TEST_F(CallScopeTest, AnUpgradeThatIsLeftDisturbsNoOtherBegin) {
+/// The commit manager refuses a Begin as a whole. So an abandoned upgrade must not name a released snapshot.
+TEST_F(CallScopeTest, AbandonedUpgradeDoesNotDisturbOtherBegins) {
   const CancelToken token;
   token.cancel();
   for (int round = 0; round < 20; ++round) {
@@ -186,10 +187,10 @@ TEST_F(CallScopeTest, AnUpgradeThatIsLeftDisturbsNoOtherBegin) {
       other.join();
     });
   }
-  EXPECT_TRUE(eventually([&] { return all_completed() && cluster_.seen().released.size() == 20; }));
+  EXPECT_TRUE(eventually([&] { return all_completed() && cluster_.observations().released.size() == 20; }));
 }
 
-TEST_P(EveryEnd, OfAPlainWriteIsUnknown) {
+TEST_P(InterruptedCallTest, PlainWriteHasUnknownOutcome) {
   PlainTable plain = client_->plain(client_->open_table("plain").value()).value();
   hold(Opcode::kPlainWrite, WriteKind::kInsert);
   const auto cut = cut_short(GetParam(), [&] { return plain.insert(Key(1), {Value::int64(1)}); });
@@ -198,7 +199,7 @@ TEST_P(EveryEnd, OfAPlainWriteIsUnknown) {
   EXPECT_EQ(plain.get(Key(1))->int64(0), 1) << "the server has executed it";
 }
 
-TEST_P(EveryEnd, OfACatalogCallLeavesTheNextOneAlone) {
+TEST_P(InterruptedCallTest, CatalogCallDoesNotDisturbTheNextOne) {
   hold(Opcode::kGetCatalog);
   const auto cut = cut_short(GetParam(), [&] { return client_->list_tables(); });
   EXPECT_EQ(cut.code(), code_of(GetParam())) << cut.status().to_string();
@@ -206,8 +207,8 @@ TEST_P(EveryEnd, OfACatalogCallLeavesTheNextOneAlone) {
   EXPECT_EQ(client_->list_tables()->size(), 2u);
 }
 
-/// A commit is cut short at each of its steps. It goes on, and is decided as if nothing had happened.
-TEST_P(EveryEnd, OfACommitIsUnknownAndTheCommitGoesOn) {
+/// The call of a commit ends at each of its steps. The commit goes on and is decided as usual.
+TEST_P(InterruptedCallTest, CommitHasUnknownOutcomeAndGoesOn) {
   for (const Opcode step : {Opcode::kWrite, Opcode::kComplete}) {
     SCOPED_TRACE(std::string(wire::to_string(step)));
     connect(patient());
@@ -222,7 +223,7 @@ TEST_P(EveryEnd, OfACommitIsUnknownAndTheCommitGoesOn) {
     EXPECT_TRUE(tx.abort().ok()) << "and cannot be aborted any more";
     cluster_.release_held();
     EXPECT_TRUE(eventually([&] { return all_completed(); }));
-    EXPECT_TRUE(cluster_.seen().completed.at(tx.id().value)) << "committed";
+    EXPECT_TRUE(cluster_.observations().completed.at(tx.id().value)) << "committed";
     EXPECT_GT(newest(), first_version_);
     client_.reset();
     cluster_.set_script({});
@@ -233,7 +234,7 @@ TEST_P(EveryEnd, OfACommitIsUnknownAndTheCommitGoesOn) {
   }
 }
 
-TEST_P(EveryEnd, OfACommitThatTheClientOutlivesWaitsForIt) {
+TEST_P(InterruptedCallTest, ClientDestructorWaitsForInterruptedCommit) {
   prepare();
   auto tx = std::make_optional(client_->begin().value());
   const TransactionId id = tx->id();
@@ -244,10 +245,10 @@ TEST_P(EveryEnd, OfACommitThatTheClientOutlivesWaitsForIt) {
   std::thread releaser([&] { cluster_.release_held(); });
   client_.reset();
   releaser.join();
-  EXPECT_TRUE(cluster_.seen().completed.at(id.value));
+  EXPECT_TRUE(cluster_.observations().completed.at(id.value));
 }
 
-TEST_P(EveryEnd, BeforeTheCommitAbortsIt) {
+TEST_P(InterruptedCallTest, CallEndsBeforeCommitAndAbortsIt) {
   prepare();
   auto tx = client_->begin().value();
   ASSERT_TRUE(tx.update(*table_, Key(1), {Value::int64(7)}).ok());
@@ -260,12 +261,13 @@ TEST_P(EveryEnd, BeforeTheCommitAbortsIt) {
   });
   EXPECT_EQ(cut.code(), code_of(GetParam())) << cut.to_string();
   EXPECT_TRUE(eventually([&] { return all_completed(); }));
-  EXPECT_FALSE(cluster_.seen().completed.at(tx.id().value));
+  EXPECT_FALSE(cluster_.observations().completed.at(tx.id().value));
   EXPECT_EQ(newest(), first_version_) << "nothing was written";
 }
 
-TEST_P(EveryEnd, OfAScanEndsItAtTheNodesIfItIsCancelled) {
-  cluster_.set_script([](Opcode opcode, WriteKind) { return opcode == Opcode::kScan ? Fate::kDrop : Fate::kAnswer; });
+TEST_P(InterruptedCallTest, ScanIsCancelledAtTheNodes) {
+  cluster_.set_script(
+      [](Opcode opcode, WriteKind) { return opcode == Opcode::kScan ? MutantResult::kDrop : MutantResult::kAnswer; });
   held_ = std::make_shared<Count>();
   held_->add();
   Query all;
@@ -283,7 +285,7 @@ TEST_P(EveryEnd, OfAScanEndsItAtTheNodesIfItIsCancelled) {
 
 // ---- scopes --------------------------------------------------------------------------------------------------------
 
-TEST_F(CallScopeTest, ACancelledTokenEndsLaterCallsAtOnce) {
+TEST_F(CallScopeTest, CancelledTokenEndsLaterCallsAtOnce) {
   prepare();
   const CancelToken token;
   auto tx = client_->begin().value();
@@ -292,7 +294,7 @@ TEST_F(CallScopeTest, ACancelledTokenEndsLaterCallsAtOnce) {
   EXPECT_TRUE(token.cancelled());
   EXPECT_EQ(tx.get(*table_, Key(1)).code(), StatusCode::kCancelled);
   EXPECT_EQ(client_->begin().code(), StatusCode::kCancelled);
-  EXPECT_TRUE(tx.abort().ok()) << "which waits for nothing";
+  EXPECT_TRUE(tx.abort().ok()) << "the abort does not wait";
 }
 
 TEST_F(CallScopeTest, ScopesNestAndEnd) {
@@ -314,7 +316,7 @@ TEST_F(CallScopeTest, ScopesNestAndEnd) {
   EXPECT_TRUE(tx.get(*table_, Key(1)).ok());
 }
 
-TEST_F(CallScopeTest, BoundsItsFiberAlone) {
+TEST_F(CallScopeTest, BoundsOnlyItsOwnFiber) {
   prepare();
   const CancelToken token;
   token.cancel();
@@ -326,7 +328,7 @@ TEST_F(CallScopeTest, BoundsItsFiberAlone) {
     EXPECT_FALSE(other.wait_for(kLong)) << "the scope bounds this wait, too";
     client_->spawn([other]() mutable { other.join(); });
   });
-  EXPECT_TRUE(client_->begin().ok()) << "another thread's, or later, calls";
+  EXPECT_TRUE(client_->begin().ok()) << "the scope does not bound later calls";
 }
 
 TEST_F(CallScopeTest, RunTransactionMakesNoFurtherAttempt) {
@@ -344,9 +346,10 @@ TEST_F(CallScopeTest, RunTransactionMakesNoFurtherAttempt) {
   EXPECT_LE(attempts, 4u);
 }
 
-TEST_F(CallScopeTest, ManyCallsOfOneTokenEndTogether) {
+TEST_F(CallScopeTest, OneTokenEndsManyCalls) {
   prepare();
-  cluster_.set_script([](Opcode opcode, WriteKind) { return opcode == Opcode::kRead ? Fate::kDrop : Fate::kAnswer; });
+  cluster_.set_script(
+      [](Opcode opcode, WriteKind) { return opcode == Opcode::kRead ? MutantResult::kDrop : MutantResult::kAnswer; });
   constexpr size_t kCalls = 500;
   const CancelToken token;
   std::vector<Future<Record>> futures;
@@ -368,7 +371,7 @@ TEST_F(CallScopeTest, ManyCallsOfOneTokenEndTogether) {
 
 // ---- futures -------------------------------------------------------------------------------------------------------
 
-TEST_F(CallScopeTest, AFutureIsWaitedForWatchedAndCancelled) {
+TEST_F(CallScopeTest, FutureCanBeWaitedForWatchedAndCancelled) {
   prepare();
   auto tx = client_->begin().value();
   const auto read = [&] { return tx.get(*table_, Key(1)); };
@@ -412,11 +415,11 @@ TEST_F(CallScopeTest, AFutureIsWaitedForWatchedAndCancelled) {
     EXPECT_TRUE(known.wait_for(kLong));
     int at_once = 0;
     known.on_ready([&] { ++at_once; });
-    EXPECT_EQ(at_once, 1) << "the answer was there";
+    EXPECT_EQ(at_once, 1) << "the answer had arrived";
   }
 }
 
-TEST_F(CallScopeTest, AnAsynchronousCallGivesStatusesAndExceptions) {
+TEST_F(CallScopeTest, AsynchronousCallReturnsStatusesAndExceptions) {
   Future<void> status = client_->async([]() -> Status { return {StatusCode::kNotFound, "as said"}; });
   EXPECT_EQ(status.get().code(), StatusCode::kNotFound);
   Future<void> thrown = client_->async([]() -> Status { throw std::runtime_error("by the function"); });
@@ -427,7 +430,7 @@ TEST_F(CallScopeTest, AnAsynchronousCallGivesStatusesAndExceptions) {
   EXPECT_TRUE(client_->begin().ok()) << "the worker goes on";
 }
 
-TEST_F(CallScopeTest, AnAsynchronousCallHasTheTimeOfItsOptions) {
+TEST_F(CallScopeTest, AsynchronousCallHasTheTimeoutOfItsOptions) {
   prepare();
   auto tx = client_->begin().value();
   hold(Opcode::kRead);

@@ -7,7 +7,7 @@
 
 #include "client-lib/src/core/backoff.h"
 #include "client-lib/src/core/catalog_cache.h"
-#include "client-lib/src/driver/limit_status.h"
+#include "client-lib/src/driver/cancel_scope_status.h"
 #include "client-lib/src/driver/plain_write.h"
 #include "client-lib/src/driver/point_reads.h"
 #include "common/wire/system_tables.h"
@@ -17,17 +17,18 @@ namespace {
 
 using Fields = wire::CounterTableFields;
 
-/// Part of the data: changing it loses every counter.
+/// Part of the stored format: a change of it loses every counter.
 uint64_t hash_of(std::string_view name) { return XXH3_64bits(name.data(), name.size()); }
 
 constexpr uint64_t kLastNumber = INT64_MAX;
-constexpr RetryOptions kDrawRetry{kMaxDraws, 20'000, 5'000'000};
+constexpr RetryOptions kAllocationRetry{kMaxAllocationAttempts, 20'000, 5'000'000};
 
 Result<Record> read(Engine& engine, const Table& table, Key key) {
-  auto reads = std::make_shared<PointReads>(engine, engine.present(), table, PointReads::UnderSession::kAny);
+  auto reads =
+      std::make_shared<PointReads>(engine, engine.current_session(), table, PointReads::SessionPolicy::kAnySession);
   reads->start(std::span(&key, 1));
   reads->wait();
-  return reads->take(0);
+  return reads->take_result(0);
 }
 
 }  // namespace
@@ -55,16 +56,16 @@ Status Counter::Impl::open(IfAbsent absent) {
       ++probe;
       continue;
     }
-    if (record.code() != StatusCode::kNotFound || absent == IfAbsent::kRefuse) return record.status();
+    if (record.code() != StatusCode::kNotFound || absent == IfAbsent::kFail) return record.status();
     const auto made = write(wire::WriteKind::kInsert, Version(), 1);
     if (made.ok()) return ok_status();
-    // Somebody else made one here, perhaps this very counter: look again.
+    // Another client has created a counter at this key, possibly this one: read the key again.
     if (made.code() != StatusCode::kAlreadyExists && made.code() != StatusCode::kConflict) return made.status();
   }
-  return {StatusCode::kInternal, "counter " + name_ + ": its place is taken by others; choose another name"};
+  return {StatusCode::kInternal, "counter " + name_ + ": other counters occupy its keys; choose another name"};
 }
 
-Status Counter::Impl::try_draw() {
+Status Counter::Impl::try_allocate_block() {
   const auto record = read(engine_, table_, key_);
   if (!record.ok()) return record.status();
   const auto first = static_cast<uint64_t>(record->int64(Fields::kNext));
@@ -72,7 +73,7 @@ Status Counter::Impl::try_draw() {
     return {StatusCode::kOverflow, "counter " + name_ + " has given out all its numbers"};
   }
   const auto drawn = write(wire::WriteKind::kUpdate, record->version(), first + block_size_);
-  // An unknown outcome costs a block that nobody uses, at worst: a new draw is safe.
+  // After an unknown outcome a new draw is safe: at worst a block of numbers stays unused.
   if (drawn.code() == StatusCode::kUnknownOutcome) return {StatusCode::kConflict, "lost"};
   if (!drawn.ok()) return drawn.status();
   next_ = first;
@@ -80,14 +81,14 @@ Status Counter::Impl::try_draw() {
   return ok_status();
 }
 
-Status Counter::Impl::draw_block() {
-  // No longer than for a commit: what does not answer may do so 64 times.
+Status Counter::Impl::allocate_block() {
+  // The time of a commit bounds all attempts together, because each of the 64 may run into a time-out.
   const uint64_t deadline_ns = engine_.commit_deadline();
   for (uint32_t attempt = 0;; ++attempt) {
-    Status status = try_draw();
-    const bool last = attempt + 1 == kMaxDraws || engine_.worker().now_ns() >= deadline_ns;
-    if (status.ok() || last || !worth_retrying(status.code())) return status;
-    if (!engine_.pause(backoff_ns(kDrawRetry, attempt, engine_.random()))) return status;
+    Status status = try_allocate_block();
+    const bool last = attempt + 1 == kMaxAllocationAttempts || engine_.worker().now_ns() >= deadline_ns;
+    if (status.ok() || last || !is_retryable(status.code())) return status;
+    if (!engine_.sleep_before_retry(backoff_ns(kAllocationRetry, attempt, engine_.random()))) return status;
   }
 }
 
@@ -95,35 +96,36 @@ Status Counter::Impl::named(const Status& status) const {
   return {status.code(), "counter " + name_ + ": " + std::string(status.message())};
 }
 
-Status Counter::Impl::draw() {
-  struct End {
+Status Counter::Impl::allocate() {
+  struct OnExit {
     Impl& counter;
-    ~End() {
-      counter.drawing_ = false;
-      for (fiber::Event* waiting : std::exchange(counter.awaiting_draw_, {})) waiting->notify();
+    ~OnExit() {
+      counter.allocating_ = false;
+      for (fiber::Event* waiting : std::exchange(counter.allocation_waiters_, {})) waiting->notify();
     }
   } end{*this};
-  drawing_ = true;
-  Status drawn = draw_block();
-  // A draw that this fiber's limit has ended says nothing to the fibers that wait for it: one of them draws next.
-  last_draw_ = !drawn.ok() && fiber::Limit::ended() ? ok_status() : drawn;
-  return !drawn.ok() && fiber::Limit::ended() ? limit_status() : drawn;
+  allocating_ = true;
+  Status drawn = allocate_block();
+  // If a limit of this fiber ended the draw, the waiting fibers do not fail with it: one of them draws next.
+  last_allocation_ = !drawn.ok() && fiber::CancelScope::ended() ? ok_status() : drawn;
+  return !drawn.ok() && fiber::CancelScope::ended() ? cancel_scope_status() : drawn;
 }
 
 Result<uint64_t> Counter::Impl::next() {
   while (next_ == end_) {
-    if (!drawing_) {
-      if (Status drawn = draw(); !drawn.ok()) return named(drawn);
+    if (!allocating_) {
+      if (Status drawn = allocate(); !drawn.ok()) return named(drawn);
       continue;
     }
     fiber::Event drawn;
-    awaiting_draw_.push_back(&drawn);
+    allocation_waiters_.push_back(&drawn);
     if (!drawn.wait_until(fiber::kForever)) {
-      std::erase(awaiting_draw_, &drawn);
-      return named(limit_status());
+      std::erase(allocation_waiters_, &drawn);
+      return named(cancel_scope_status());
     }
-    // All fibers that waited for a draw that failed fail with it: one after the other would each wait as long.
-    if (!last_draw_.ok()) return named(last_draw_);
+    // All fibers that waited for a failed draw fail with it. If each drew again, each would wait for its own
+    // time-out.
+    if (!last_allocation_.ok()) return named(last_allocation_);
   }
   return next_++;
 }

@@ -1,4 +1,4 @@
-// The inside of a distributed counter.
+// Counter::Impl: draws blocks of numbers from a record of the cluster.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,33 @@
 
 namespace loam::client {
 
-/// Names that may have the same hash and lie one after the other; more is as good as impossible.
+/// Most counters whose names have colliding hashes; they lie at successive keys. More are practically impossible.
 inline constexpr uint64_t kMaxCounterProbes = 16;
-/// Attempts to draw a block against other clients that draw at the same time.
-inline constexpr uint32_t kMaxDraws = 64;
+/// Most attempts to draw a block while other clients draw at the same time.
+inline constexpr uint32_t kMaxAllocationAttempts = 64;
 
-/// Draws blocks from one record of loam.counters by exact-version writes. Worker's thread only.
+/// Draws blocks from one record of the table loam.counters by exact-version writes (R21). Threads: the worker thread
+/// only.
 class Counter::Impl {
  public:
-  /// `reserve`: whose room its draws take (R6).
+  /// `reserve`: the memory reserve that its writes may use (R6, room before the claim).
   Impl(Engine& engine, std::string name, uint64_t block_size, Reserve reserve = Reserve::kWrite);
 
-  enum class IfAbsent : uint8_t { kMake, kRefuse };
-  /// Finds the counter's record, or makes it. kNotFound: there is none, and it is not to be made. In a fiber.
-  Status open(IfAbsent absent = IfAbsent::kMake);
-  /// In a fiber.
+  /// The action of open() if the counter does not exist.
+  enum class IfAbsent : uint8_t { kCreate, kFail };
+  /// Finds the counter's record, or creates it. kNotFound: there is none, and `absent` is kFail. In a fiber.
+  Status open(IfAbsent absent = IfAbsent::kCreate);
+  /// Returns the next number. In a fiber.
   Result<uint64_t> next();
   Engine& engine() { return engine_; }
 
  private:
-  /// Draws for this fiber and those that wait; the status is for all of them.
-  Status draw();
-  Status draw_block();
+  /// Draws a block for this fiber and for all that wait. They share the status.
+  Status allocate();
+  Status allocate_block();
   Status named(const Status& status) const;
-  /// Tries once; kConflict: another client was faster.
-  Status try_draw();
+  /// Makes one attempt. kConflict: another client was faster.
+  Status try_allocate_block();
   Result<Version> write(wire::WriteKind kind, Version expected, uint64_t next);
 
   Engine& engine_;
@@ -47,11 +49,11 @@ class Counter::Impl {
   const uint64_t block_size_;
   const Reserve reserve_;
   Key key_;
-  uint64_t next_ = 0;  // of the block; next_ == end_: used up
+  uint64_t next_ = 0;  // next number of the block; next_ == end_: the block is used up
   uint64_t end_ = 0;
-  bool drawing_ = false;
-  std::vector<fiber::Event*> awaiting_draw_;  // in the frames of the waiting fibers
-  Status last_draw_;
+  bool allocating_ = false;
+  std::vector<fiber::Event*> allocation_waiters_;  // in the frames of the waiting fibers
+  Status last_allocation_;
 };
 
 }  // namespace loam::client

@@ -1,4 +1,4 @@
-// The driver against servers that lose, delay, refuse and garble their answers.
+// The driver with servers that lose, delay, refuse and garble their answers.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -14,7 +14,7 @@
 
 #include <loam/client/client.h>
 
-#include "client-lib/src/driver/driver_test_fixture.h"
+#include "client-lib/testing/driver_test_fixture.h"
 
 namespace loam::client {
 namespace {
@@ -22,12 +22,12 @@ namespace {
 using wire::Opcode;
 using wire::WriteKind;
 
-TEST_F(DriverTest, ATransferTakesFourRoundTrips) {
+TEST_F(DriverTest, TransferTakesFourRoundTrips) {
   prepare();
   ASSERT_TRUE(
       client_->run_transaction([&](Transaction& tx) { return tx.insert(*table_, Key(2), {Value::int64(5)}); }).ok());
   const ClientStatistics before = client_->statistics();
-  const size_t requests = cluster_.seen().requests.size();
+  const size_t requests = cluster_.observations().requests.size();
   const Status transfer = client_->run_transaction([&](Transaction& tx) -> Status {
     const std::array keys = {Key(1), Key(2)};
     const auto accounts = tx.get_many(*table_, keys);
@@ -39,38 +39,38 @@ TEST_F(DriverTest, ATransferTakesFourRoundTrips) {
   EXPECT_EQ(after.round_trips - before.round_trips, 4u) << "begin, reads, writes, completion";
   EXPECT_EQ(after.messages_out - before.messages_out, 4u);
   EXPECT_EQ(after.messages_in - before.messages_in, 4u);
-  const ScriptedCluster::Seen seen = cluster_.seen();
+  const ScriptedCluster::Observations seen = cluster_.observations();
   EXPECT_EQ(std::vector(seen.requests.begin() + static_cast<ptrdiff_t>(requests), seen.requests.end()),
             (std::vector<Opcode>{Opcode::kBegin, Opcode::kRead, Opcode::kWrite, Opcode::kComplete}));
   EXPECT_TRUE(seen.intents.empty());
   EXPECT_EQ(seen.out_of_sequence, 0u);
 }
 
-TEST_F(DriverTest, ATransactionWithoutWritesLeavesNothingInTheCommitLog) {
+TEST_F(DriverTest, TransactionWithoutWritesIsNotInTheCommitLog) {
   auto tx = client_->begin().value();
   const uint64_t id = tx.id().value;
   EXPECT_TRUE(tx.commit().ok());
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.contains(id); }));
-  EXPECT_FALSE(cluster_.seen().completed.at(id)) << "it has written nothing: its id is given back";
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().completed.contains(id); }));
+  EXPECT_FALSE(cluster_.observations().completed.at(id)) << "it wrote nothing, so its id is given back";
 }
 
 TEST_F(DriverTest, UnansweredWriteGivesTheSessionUp) {
-  for (Fate fate : {Fate::kDrop, Fate::kApplyAndDrop}) {
+  for (MutantResult action : {MutantResult::kDrop, MutantResult::kApplyAndDrop}) {
     ScriptedCluster cluster;
-    const auto client = Client::connect(cluster.address(), hasty()).value();
+    const auto client = Client::connect(cluster.address(), short_timeouts()).value();
     const Table table = client->open_table("t").value();
     auto other = client->begin().value();
     bool lost = false;
     cluster.set_script([&](Opcode opcode, WriteKind) {
-      return opcode == Opcode::kWrite && !std::exchange(lost, true) ? fate : Fate::kAnswer;
+      return opcode == Opcode::kWrite && !std::exchange(lost, true) ? action : MutantResult::kAnswer;
     });
     const auto insert = [&](Transaction& tx) { return tx.insert(table, Key(1), {Value::int64(5)}); };
     const Status status = client->run_transaction(insert, {.read_only = false, .retry = {.max_attempts = 1}});
     EXPECT_EQ(status.code(), StatusCode::kFenced) << "it cannot have been committed: " << status.to_string();
     EXPECT_NE(status.message().find("was rolled back, run it again"), std::string::npos) << status.to_string();
-    EXPECT_EQ(cluster.count(Opcode::kRevert), 0u) << "undone while a write may still come (R2)";
-    const bool applied = fate == Fate::kApplyAndDrop;
-    EXPECT_EQ(cluster.seen().intents.size(), applied ? 1u : 0u) << "recovery finds the applied write";
+    EXPECT_EQ(cluster.count(Opcode::kRevert), 0u) << "it was undone while a write may still arrive (R2)";
+    const bool applied = action == MutantResult::kApplyAndDrop;
+    EXPECT_EQ(cluster.observations().intents.size(), applied ? 1u : 0u) << "recovery finds the applied write";
     EXPECT_EQ(other.get(table, Key(1)).code(), StatusCode::kFenced);
     EXPECT_TRUE(client->begin().ok());
     EXPECT_EQ(client->statistics().sessions_opened, 2u);
@@ -78,27 +78,27 @@ TEST_F(DriverTest, UnansweredWriteGivesTheSessionUp) {
   }
 }
 
-// R4: the session is given up, and the commit log tells through the next one.
-TEST_F(DriverTest, AnUnansweredCompletionIsAskedFor) {
-  connect(hasty());
+// The session is given up, and the client learns the outcome from the commit log through the next one (R4).
+TEST_F(DriverTest, OutcomeOfUnansweredCompletionIsRequested) {
+  connect(short_timeouts());
   prepare();
-  for (Fate fate : {Fate::kApplyAndDrop, Fate::kDrop}) {
-    const bool accepted = fate == Fate::kApplyAndDrop;
+  for (MutantResult action : {MutantResult::kApplyAndDrop, MutantResult::kDrop}) {
+    const bool accepted = action == MutantResult::kApplyAndDrop;
     const ClientStatistics before = client_->statistics();
-    at(Opcode::kComplete, fate);
+    at(Opcode::kComplete, action);
     const Status status = update();
     EXPECT_EQ(status.code(), accepted ? StatusCode::kOk : StatusCode::kFenced) << status.to_string();
     EXPECT_EQ(client_->statistics().resolved, before.resolved + 1);
     EXPECT_EQ(client_->statistics().unknown_outcomes, 0u);
     EXPECT_EQ(cluster_.count(Opcode::kRevert), 0u) << "a transaction that may be committed is not undone";
-    const ScriptedCluster::Seen seen = cluster_.seen();
+    const ScriptedCluster::Observations seen = cluster_.observations();
     EXPECT_EQ(seen.completed.contains(newest()), accepted);
-    EXPECT_EQ(seen.intents.contains(newest()), !accepted) << "recovery finds it";
+    EXPECT_EQ(seen.intents.contains(newest()), !accepted) << "recovery has the intent of the write";
   }
 }
 
-// R9: records of the transaction may be lost, and the loss was accepted.
-TEST_F(DriverTest, ACommitRefusedForALossIsUndone) {
+// Records of the transaction may be lost, and an operator has accepted the loss (R9, leases of storage nodes).
+TEST_F(DriverTest, CommitRefusedForALossIsUndone) {
   prepare();
   auto tx = client_->begin().value();
   auto untouched = client_->begin().value();
@@ -107,17 +107,17 @@ TEST_F(DriverTest, ACommitRefusedForALossIsUndone) {
   const Status status = tx.commit();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_NE(status.message().find("run it again"), std::string::npos) << status.to_string();
-  EXPECT_EQ(cluster_.seen().refused, 1u);
+  EXPECT_EQ(cluster_.observations().refused, 1u);
   EXPECT_TRUE(untouched.commit().ok()) << "it has written nothing";
   EXPECT_EQ(newest(), first_version_);
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
-  EXPECT_FALSE(cluster_.seen().completed.at(tx.id().value));
-  EXPECT_TRUE(cluster_.seen().intents.empty());
-  EXPECT_TRUE(update().ok()) << "what begins now can be committed";
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().completed.size() == cluster_.observations().begun; }));
+  EXPECT_FALSE(cluster_.observations().completed.at(tx.id().value));
+  EXPECT_TRUE(cluster_.observations().intents.empty());
+  EXPECT_TRUE(update().ok()) << "transactions that begin now can commit";
   EXPECT_EQ(client_->statistics().sessions_opened, 1u);
 }
 
-TEST_F(DriverTest, RunTransactionRepeatsWhatWasRefusedForALoss) {
+TEST_F(DriverTest, RunTransactionRetriesCommitRefusedForALoss) {
   prepare();
   int attempts = 0;
   const Status status = client_->run_transaction([&](Transaction& tx) {
@@ -128,7 +128,7 @@ TEST_F(DriverTest, RunTransactionRepeatsWhatWasRefusedForALoss) {
   EXPECT_EQ(attempts, 2);
 }
 
-// Of the commits in one message some are refused: each is told its own answer.
+// Some commits of one message are refused. Each commit gets its own answer.
 TEST_F(DriverTest, EachCommitOfAMessageHasItsOwnAnswer) {
   constexpr uint64_t kOld = 8, kAll = 16;
   std::vector<Transaction> transactions;
@@ -149,24 +149,24 @@ TEST_F(DriverTest, EachCommitOfAMessageHasItsOwnAnswer) {
     EXPECT_EQ(statuses[i].code(), i < kOld ? StatusCode::kUnavailable : StatusCode::kOk) << i;
   }
   EXPECT_LT(cluster_.count(Opcode::kComplete), kAll) << "they travel together";
-  EXPECT_EQ(cluster_.seen().refused, kOld);
+  EXPECT_EQ(cluster_.observations().refused, kOld);
 }
 
 TEST_F(DriverTest, RefusedStepsAreUndoneOrRepeated) {
   prepare();
-  at(Opcode::kWrite, Fate::kError);
+  at(Opcode::kWrite, MutantResult::kError);
   EXPECT_EQ(update().code(), StatusCode::kOverloaded);
   EXPECT_EQ(newest(), first_version_);
-  EXPECT_EQ(cluster_.count(Opcode::kRevert), 0u) << "a write that was refused as a whole needs no revert";
-  at(Opcode::kComplete, Fate::kError);
+  EXPECT_EQ(cluster_.count(Opcode::kRevert), 0u) << "a Write that was refused as a whole needs no revert";
+  at(Opcode::kComplete, MutantResult::kError);
   EXPECT_TRUE(update().ok()) << "every write is applied, so it is worth trying again";
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().completed.size() == cluster_.observations().begun; }));
   EXPECT_EQ(client_->statistics().sessions_opened, 1u);
 }
 
 // An unreachable node takes no write. The client undoes the writes that other nodes took, and its session goes on.
-TEST_F(DriverTest, ANodeThatIsAwayCostsTheTransactionOnly) {
-  connect(hasty());
+TEST_F(DriverTest, UnreachableNodeFailsOnlyTheTransaction) {
+  connect(short_timeouts());
   prepare();
   uint64_t away = 2;
   while (!ScriptedCluster::at_second_node(Key(away))) ++away;
@@ -185,32 +185,32 @@ TEST_F(DriverTest, ANodeThatIsAwayCostsTheTransactionOnly) {
     EXPECT_TRUE(update().ok());
     first_version_ = newest();
   }
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
-  EXPECT_TRUE(cluster_.seen().intents.empty());
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().completed.size() == cluster_.observations().begun; }));
+  EXPECT_TRUE(cluster_.observations().intents.empty());
   EXPECT_EQ(client_->statistics().sessions_opened, 1u);
 }
 
-// R5: while the commit manager has not decided, the node can name everything that the transaction has changed.
+// Until the commit manager has decided, the node knows all changes of the transaction (R5, intents before answers).
 TEST_F(DriverTest, IntentsNameRecordsAndIndexChanges) {
-  connect(hasty());
+  connect(short_timeouts());
   cluster_.add_index();
   ASSERT_TRUE(client_->open_table("t").ok()) << "the client has the new catalog";
   prepare();
-  EXPECT_TRUE(cluster_.seen().in_index.contains(first_version_));
-  at(Opcode::kComplete, Fate::kDrop);
+  EXPECT_TRUE(cluster_.observations().in_index.contains(first_version_));
+  at(Opcode::kComplete, MutantResult::kDrop);
   EXPECT_EQ(update().code(), StatusCode::kFenced);
-  const ScriptedCluster::Seen seen = cluster_.seen();
+  const ScriptedCluster::Observations seen = cluster_.observations();
   const uint64_t id = seen.rows.at({ScriptedCluster::kTable, Key(1)});
   ASSERT_EQ(seen.intents.size(), 1u);
   const ScriptedCluster::Intents& intents = seen.intents.at(id);
   EXPECT_EQ(intents.records, (std::set<wire::RecordId>{{ScriptedCluster::kTable, Key(1)}}));
-  ASSERT_EQ(intents.index_changes.size(), 2u) << "it loses a value and gets another";
+  ASSERT_EQ(intents.index_changes.size(), 2u) << "the record loses one value and gets another";
   int takes = 0;
   for (const wire::IndexChange& change : intents.index_changes) {
     EXPECT_EQ(change.index, ScriptedCluster::kIndex);
     EXPECT_EQ(change.record, Key(1));
     EXPECT_FALSE(change.shared);
-    takes += change.take ? 1 : 0;
+    takes += change.remove ? 1 : 0;
   }
   EXPECT_EQ(takes, 1);
   EXPECT_NE(intents.index_changes[0].key, intents.index_changes[1].key);
@@ -228,7 +228,7 @@ TEST_F(DriverTest, IndexEntriesCountTowardsTheSizeOfATransaction) {
   const Status status = tx.commit();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("index t_x: with its entries"), std::string::npos) << status.to_string();
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().completed.size() == cluster_.observations().begun; }));
   EXPECT_EQ(cluster_.count(Opcode::kWrite), 0u);
   options.max_transaction_bytes += 64;
   connect(options);
@@ -237,7 +237,7 @@ TEST_F(DriverTest, IndexEntriesCountTowardsTheSizeOfATransaction) {
           .ok());
 }
 
-TEST_F(DriverTest, ATransactionOfManyWritesIsBoundedInBytes) {
+TEST_F(DriverTest, LargeTransactionIsBoundedInBytes) {
   constexpr uint64_t kRecords = 200'000;
   const size_t bytes_of_one = Record::make(*table_, {Value::int64(1)})->bytes().size() + kTransactionBytesPerRecord;
   ClientOptions options;
@@ -253,25 +253,25 @@ TEST_F(DriverTest, ATransactionOfManyWritesIsBoundedInBytes) {
   EXPECT_NE(beyond.message().find("max_transaction_bytes"), std::string::npos) << beyond.to_string();
   const Status committed = tx.commit();
   ASSERT_TRUE(committed.ok()) << committed.to_string();
-  const ScriptedCluster::Seen seen = cluster_.seen();
+  const ScriptedCluster::Observations seen = cluster_.observations();
   EXPECT_EQ(seen.rows.size(), kRecords);
   EXPECT_TRUE(seen.completed.at(tx.id().value));
   EXPECT_EQ(cluster_.count(Opcode::kWrite), (kRecords + 1'023) / 1'024);
   EXPECT_EQ(seen.executed_twice, 0u);
 }
 
-TEST_F(DriverTest, ReadsTimeOutAndGoOn) {
-  connect(hasty());
+TEST_F(DriverTest, ReadsTimeOutAndCanBeRepeated) {
+  connect(short_timeouts());
   prepare();
   auto tx = client_->begin().value();
-  at(Opcode::kRead, Fate::kDrop);
+  at(Opcode::kRead, MutantResult::kDrop);
   const auto lost = tx.get(*table_, Key(1));
   EXPECT_EQ(lost.code(), StatusCode::kTimeout);
   EXPECT_NE(lost.status().message().find("record 1 of table t"), std::string::npos) << lost.status().to_string();
   EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5);
-  at(Opcode::kRead, Fate::kHold);
+  at(Opcode::kRead, MutantResult::kHold);
   EXPECT_EQ(tx.get(*table_, Key(1)).code(), StatusCode::kTimeout);
-  cluster_.release_held();  // too late: must not be taken for another answer
+  cluster_.release_held();  // late: must not be mistaken for another answer
   EXPECT_EQ(tx.get(*table_, Key(2)).code(), StatusCode::kNotFound);
   EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5);
 }
@@ -279,24 +279,23 @@ TEST_F(DriverTest, ReadsTimeOutAndGoOn) {
 TEST_F(DriverTest, GarbageClosesTheConnectionOnly) {
   prepare();
   auto tx = client_->begin().value();
-  const size_t before = cluster_.seen().connections;
-  at(Opcode::kRead, Fate::kGarbage);
-  EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5) << "asked again";
-  EXPECT_EQ(cluster_.seen().connections, before + 1);
+  const size_t before = cluster_.observations().connections;
+  at(Opcode::kRead, MutantResult::kGarbage);
+  EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5) << "a second read";
+  EXPECT_EQ(cluster_.observations().connections, before + 1);
 }
 
-// A request has one answer. A stream that was not asked for ends the request, and its later messages find no response
-// handler.
-TEST_F(DriverTest, AStreamThatNobodyAskedForEndsTheRequest) {
+// A request has one answer. An unrequested stream ends the request, and its later messages find no response handler.
+TEST_F(DriverTest, UnrequestedStreamEndsTheRequest) {
   prepare();
   auto tx = client_->begin().value();
-  at(Opcode::kRead, Fate::kWrongStream);
+  at(Opcode::kRead, MutantResult::kWrongStream);
   EXPECT_EQ(tx.get(*table_, Key(1)).code(), StatusCode::kMalformed);
   EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5) << "on a new connection";
-  EXPECT_EQ(cluster_.count(Opcode::kRead), 2u) << "the first one is not asked again";
+  EXPECT_EQ(cluster_.count(Opcode::kRead), 2u) << "the first read is not repeated";
 }
 
-TEST_F(DriverTest, WhatDoesNotFitIsAskedForAgain) {
+TEST_F(DriverTest, RecordsThatDoNotFitAreRequestedAgain) {
   ASSERT_TRUE(client_
                   ->run_transaction([&](Transaction& tx) -> Status {
                     for (uint64_t key = 0; key < 7; ++key) {
@@ -309,26 +308,26 @@ TEST_F(DriverTest, WhatDoesNotFitIsAskedForAgain) {
   const std::array keys = {Key(0), Key(1), Key(2), Key(3), Key(4), Key(5), Key(6)};
   const auto records = tx.get_many(*table_, keys);
   for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(records[i].value().int64(0), static_cast<int64_t>(i));
-  EXPECT_EQ(cluster_.count(Opcode::kRead), 4u) << "two rows an answer";
+  EXPECT_EQ(cluster_.count(Opcode::kRead), 4u) << "two rows in each answer";
 }
 
 TEST_F(DriverTest, LateBeginsAreGivenBack) {
-  connect(hasty());
-  at(Opcode::kBegin, Fate::kHold);
+  connect(short_timeouts());
+  at(Opcode::kBegin, MutantResult::kHold);
   EXPECT_EQ(client_->begin().code(), StatusCode::kTimeout);
-  at(Opcode::kBegin, Fate::kHold);
+  at(Opcode::kBegin, MutantResult::kHold);
   EXPECT_EQ(client_->begin({.read_only = true, .retry = {}}).code(), StatusCode::kTimeout);
   cluster_.release_held();
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == 1; })) << "an id stays open for ever";
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().released.size() == 1; }));
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().completed.size() == 1; })) << "an id stays open for ever";
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().released.size() == 1; }));
   EXPECT_TRUE(client_->begin().ok());
 }
 
 TEST_F(DriverTest, BeginsShareMessagesButNeverJoinOneThatWasSent) {
   std::atomic<int> ok{0};
   std::vector<Task> tasks;
-  // Held: the first message is under way while the others begin.
-  at(Opcode::kBegin, Fate::kHold);
+  // The first message is held under way while the others begin.
+  at(Opcode::kBegin, MutantResult::kHold);
   Task first = client_->spawn([&] { ok += client_->begin().ok() ? 1 : 0; });
   ASSERT_TRUE(eventually([&] { return cluster_.count(Opcode::kBegin) == 1; }));
   client_->run([&] {
@@ -358,15 +357,15 @@ TEST_F(DriverTest, SharedSnapshotsAreReleasedByTheLast) {
   EXPECT_EQ(transactions[2].get(*table_, Key(1)).code(), StatusCode::kNotFound);
   EXPECT_EQ(cluster_.count(Opcode::kReleaseSnapshots), 0u);
   transactions.clear();
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().released.size() == 1; }));
+  EXPECT_TRUE(eventually([&] { return cluster_.observations().released.size() == 1; }));
 }
 
-TEST_F(DriverTest, PlainWritesThatMayHaveHappenedAreUnknown) {
-  connect(hasty());
+TEST_F(DriverTest, PlainWritesWithoutAnswerHaveUnknownOutcome) {
+  connect(short_timeouts());
   PlainTable plain = client_->plain(client_->open_table("plain").value()).value();
-  at(Opcode::kPlainWrite, WriteKind::kInsert, Fate::kApplyAndDrop);
+  at(Opcode::kPlainWrite, WriteKind::kInsert, MutantResult::kApplyAndDrop);
   EXPECT_EQ(plain.insert(Key(1), {Value::int64(1)}).code(), StatusCode::kUnknownOutcome);
-  EXPECT_EQ(plain.get(Key(1))->int64(0), 1) << "the record tells";
+  EXPECT_EQ(plain.get(Key(1))->int64(0), 1) << "the record shows the outcome";
 }
 
 TEST(DriverConnectTest, OtherProtocolVersionsAreRefused) {
@@ -378,7 +377,7 @@ TEST(DriverConnectTest, OtherProtocolVersionsAreRefused) {
 }
 
 TEST(DriverConnectTest, SilentServersTimeOut) {
-  // Listens and never shakes hands.
+  // The server listens and never answers the handshake.
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -3,23 +3,23 @@
 #include <algorithm>
 #include <utility>
 
-#include "client-lib/src/driver/limit_status.h"
+#include "client-lib/src/driver/cancel_scope_status.h"
 #include "common/base/env.h"
 #include "common/base/thread.h"
 #include "common/fiber/fiber_group.h"
-#include "common/net/transport.h"
+#include "common/net/transport/transport.h"
 
 namespace loam::client {
 namespace {
 
-/// How long an orderly end waits for the commit manager's word.
+/// Most time for which close() waits for commits under way and for the commit manager's answer.
 constexpr uint64_t kCloseTimeoutNs = 2'000'000'000;
 /// Interval between two checks whether requests are still under way.
-constexpr uint64_t kCloseAgainNs = 1'000'000;
-/// Before the second attempt to open a session; doubles up to kMaxReconnectNs.
-constexpr uint64_t kFirstReopenNs = 20'000'000;
-/// Longest that a server's advice to come back later is followed.
-constexpr uint64_t kMaxAdviceNs = 1'000'000'000;
+constexpr uint64_t kClosePollIntervalNs = 1'000'000;
+/// Wait before the second attempt to open a session; it doubles up to kMaxReconnectNs.
+constexpr uint64_t kInitialReopenDelayNs = 20'000'000;
+/// Longest wait by a server's advice (retry_after_ns) that the client follows.
+constexpr uint64_t kMaxRetryAfterNs = 1'000'000'000;
 
 }  // namespace
 
@@ -45,18 +45,18 @@ std::shared_ptr<Session> Engine::make_session() {
   return session;
 }
 
-void Engine::take(std::shared_ptr<Session> session) {
-  present_ = std::move(session);
-  session_id_.store(present_->id().value, std::memory_order_relaxed);
+void Engine::set_current_session(std::shared_ptr<Session> session) {
+  current_session_ = std::move(session);
+  session_id_.store(current_session_->id().value, std::memory_order_relaxed);
   session_open_.store(true, std::memory_order_relaxed);
-  for (fiber::Event* waiting : std::exchange(awaiting_session_, {})) waiting->notify();
+  for (fiber::Event* waiting : std::exchange(session_waiters_, {})) waiting->notify();
 }
 
 Status Engine::open() {
   auto session = make_session();
-  present_ = session;
+  current_session_ = session;
   LOAM_RETURN_IF_ERROR(session->manager().open(worker_.now_ns() + options_.connect_timeout_ns));
-  take(std::move(session));
+  set_current_session(std::move(session));
   return ok_status();
 }
 
@@ -65,85 +65,87 @@ void Engine::reopen() {
     auto session = make_session();
     opening_ = session;
     last_failure_ = session->manager().open(worker_.now_ns() + options_.connect_timeout_ns);
-    if (last_failure_.ok() && !closing_) return take(std::move(session));
+    if (last_failure_.ok() && !closing_) return set_current_session(std::move(session));
     if (closing_) break;
     if (last_failure_ == StatusCode::kWrongCluster) {
-      for (fiber::Event* waiting : std::exchange(awaiting_session_, {})) waiting->notify();
+      for (fiber::Event* waiting : std::exchange(session_waiters_, {})) waiting->notify();
     }
-    const uint64_t wait_ns = std::min(rpc::kMaxReconnectNs, kFirstReopenNs << std::min(attempt, 16u));
-    worker_.scheduler().sleep_for(wait_ns / 2 + random() % (wait_ns / 2 + 1));  // not all clients at once
+    const uint64_t wait_ns = std::min(rpc::kMaxReconnectNs, kInitialReopenDelayNs << std::min(attempt, 16u));
+    worker_.scheduler().sleep_for(wait_ns / 2 +
+                                  random() % (wait_ns / 2 + 1));  // jitter: clients must not all return at once
   }
 }
 
 void Engine::on_session_end(const Session& session) {
-  if (&session == present_.get()) session_open_.store(false, std::memory_order_relaxed);
+  if (&session == current_session_.get()) session_open_.store(false, std::memory_order_relaxed);
 }
 
 Result<std::shared_ptr<Session>> Engine::session(uint64_t deadline_ns) {
-  while (!present_->status().ok()) {
+  while (!current_session_->status().ok()) {
     if (closing_) return Status(StatusCode::kCancelled, "the client was closed");
-    // Asked again all the same: another commit manager may answer there later.
+    // The caller fails at once. reopen() goes on, because the right commit manager may answer at the address later.
     if (last_failure_ == StatusCode::kWrongCluster) return last_failure_;
     fiber::Event opened;
-    awaiting_session_.push_back(&opened);
+    session_waiters_.push_back(&opened);
     if (opened.wait_until(deadline_ns)) continue;
-    std::erase(awaiting_session_, &opened);
-    // What the commit manager says to those who wait, if it says something.
+    std::erase(session_waiters_, &opened);
+    // The best explanation is the commit manager's last refusal, then the failure of the last attempt.
     const auto opening = opening_.lock();
     const bool refused = opening != nullptr && !opening->manager().last_refusal().ok();
     const Status& why =
-        refused ? opening->manager().last_refusal() : (last_failure_.ok() ? present_->status() : last_failure_);
+        refused ? opening->manager().last_refusal() : (last_failure_.ok() ? current_session_->status() : last_failure_);
     return Status(StatusCode::kUnavailable, "no new session could be opened in time: " + std::string(why.message()));
   }
-  return present_;
+  return current_session_;
 }
 
 Status Engine::refresh_catalog() {
-  auto reply = ask_manager<wire::CatalogReply>(wire::GetCatalog{});
+  auto reply = call_manager<wire::GetCatalogReply>(wire::GetCatalog{});
   if (!reply.ok()) return reply.status();
-  return catalog_.install(std::move(reply->catalog), present_->manager().manager_epoch());
+  return catalog_.install(std::move(reply->catalog), current_session_->manager().manager_epoch());
 }
 
-void Engine::spawn_own(std::function<void()> body, const std::function<void()>& refused) {
+void Engine::spawn_background(std::function<void()> body, const std::function<void()>& refused) {
   const auto kept = std::make_shared<std::function<void()>>(std::move(body));
-  const Status spawned = worker_.scheduler().spawn([part = fiber::WaitPart(own_), kept] { (*kept)(); });
+  const Status spawned =
+      worker_.scheduler().spawn([part = fiber::WaitGroupToken(background_fibers_), kept] { (*kept)(); });
   if (!spawned.ok()) refused();
 }
 
 // ---- begins --------------------------------------------------------------------------------------------------------
 
 Status Engine::admit(uint64_t deadline_ns) {
-  const Gate::Entry entry = admission_.enter_by(deadline_ns);
-  if (entry == Gate::Entry::kEntered) return ok_status();
+  const AdmissionLimiter::Admission admission = admission_.acquire_until(deadline_ns);
+  if (admission == AdmissionLimiter::Admission::kAdmitted) return ok_status();
   counters_.overloaded.add(1);
-  const std::string open = "this client has " + std::to_string(admission_.places()) + " transactions open";
-  if (entry == Gate::Entry::kTooMany) {
+  const std::string open = "this client has " + std::to_string(admission_.capacity()) + " transactions open";
+  if (admission == AdmissionLimiter::Admission::kQueueFull) {
     return {StatusCode::kOverloaded, open + " and " + std::to_string(admission_.waiting()) +
                                          " more waiting to begin, the limit; try again later, with fewer fibers"};
   }
   return {StatusCode::kOverloaded, open + ", the limit, and none ended in time; finish some, or use fewer fibers"};
 }
 
-Result<Engine::Begun> Engine::begin(BeginKind kind) {
+Result<Engine::OpenTransaction> Engine::begin(BeginKind kind) {
   const uint64_t deadline_ns = request_deadline();
   const bool writes = kind != BeginKind::kReadOnly;
   if (writes) LOAM_RETURN_IF_ERROR(admit(deadline_ns));
   const auto refused = [&](Status status) {
-    if (writes) admission_.leave();
+    if (writes) admission_.release();
     return status;
   };
   for (;;) {
     auto session = this->session(deadline_ns);
     if (!session.ok()) return refused(session.status());
-    Begun begun{std::move(session).value(), {}};
+    OpenTransaction begun{std::move(session).value(), {}};
     ManagerSession& manager = begun.session->manager();
     begun.answer = manager.begin(kind);
     Status failed = begun.answer.status;
     if (failed.ok()) {
-      failed = know_catalog(*begun.session, begun.answer);
+      failed = ensure_catalog(*begun.session, begun.answer);
       if (failed.ok()) return begun;
       if (kind == BeginKind::kReadWrite) {
-        manager.give_back(begun.answer.id);
+        manager.release_id(begun.answer.id);
       } else {
         manager.release(begun.answer.snapshot_number);
       }
@@ -152,47 +154,47 @@ Result<Engine::Begun> Engine::begin(BeginKind kind) {
   }
 }
 
-Result<BeginAnswer> Engine::upgrade(Session& session, uint64_t snapshot_number) {
-  BeginAnswer answer = session.manager().upgrade(snapshot_number);
+Result<BeginResult> Engine::upgrade(Session& session, uint64_t snapshot_number) {
+  BeginResult answer = session.manager().upgrade(snapshot_number);
   LOAM_RETURN_IF_ERROR(answer.status);
-  if (Status known = know_catalog(session, answer); !known.ok()) {
-    session.manager().give_back(answer.id);
+  if (Status known = ensure_catalog(session, answer); !known.ok()) {
+    session.manager().release_id(answer.id);
     return known;
   }
   return answer;
 }
 
-Status Engine::know_catalog(Session& session, const BeginAnswer& answer) {
+Status Engine::ensure_catalog(Session& session, const BeginResult& answer) {
   while (catalog_.catalog()->version < answer.catalog_version) {
-    if (asking_catalog_) {  // one of all that begin now is enough
+    if (refreshing_catalog_) {  // one fetch serves all fibers
       fiber::Event asked;
-      awaiting_catalog_.push_back(&asked);
+      catalog_waiters_.push_back(&asked);
       if (asked.wait_until(fiber::kForever)) continue;
-      std::erase(awaiting_catalog_, &asked);
-      return limit_status();
+      std::erase(catalog_waiters_, &asked);
+      return cancel_scope_status();
     }
     Env::probe("client.begin.older_catalog");
-    struct End {
+    struct OnExit {
       Engine& engine;
-      ~End() {
-        engine.asking_catalog_ = false;
-        for (fiber::Event* waiting : std::exchange(engine.awaiting_catalog_, {})) waiting->notify();
+      ~OnExit() {
+        engine.refreshing_catalog_ = false;
+        for (fiber::Event* waiting : std::exchange(engine.catalog_waiters_, {})) waiting->notify();
       }
     } end{*this};
-    asking_catalog_ = true;
+    refreshing_catalog_ = true;
     return session.manager().refresh_catalog();
   }
   return ok_status();
 }
 
-Result<std::shared_ptr<SnapshotLease>> Engine::lease_snapshot() {
-  LOAM_ASSIGN_OR_RETURN(Begun begun, begin(BeginKind::kReadOnly));
-  return std::make_shared<SnapshotLease>(worker_, std::move(begun.session), std::move(begun.answer));
+Result<std::shared_ptr<RegisteredSnapshot>> Engine::register_snapshot() {
+  LOAM_ASSIGN_OR_RETURN(OpenTransaction begun, begin(BeginKind::kReadOnly));
+  return std::make_shared<RegisteredSnapshot>(worker_, std::move(begun.session), std::move(begun.answer));
 }
 
 void Engine::on_overload(uint64_t retry_after_ns) {
   counters_.overloaded.add(1);
-  overloaded_until_ns_ = std::max(overloaded_until_ns_, worker_.now_ns() + std::min(retry_after_ns, kMaxAdviceNs));
+  overloaded_until_ns_ = std::max(overloaded_until_ns_, worker_.now_ns() + std::min(retry_after_ns, kMaxRetryAfterNs));
 }
 
 uint64_t Engine::overload_wait_ns() const {
@@ -209,10 +211,11 @@ bool Engine::records_lost() const {
 // ---- rounds and the end --------------------------------------------------------------------------------------------
 
 uint64_t Engine::before_poll() {
-  if (present_ != nullptr && present_->manager().opened() && !present_->status().ok() && !reopening_ && !closing_) {
+  if (current_session_ != nullptr && current_session_->manager().opened() && !current_session_->status().ok() &&
+      !reopening_ && !closing_) {
     reopening_ = true;
     const auto done = [this] { reopening_ = false; };
-    spawn_own(
+    spawn_background(
         [this, done] {
           reopen();
           done();
@@ -229,21 +232,22 @@ uint64_t Engine::before_poll() {
 
 void Engine::after_poll(uint64_t now_ns) {
   for (size_t i = 0; i < sessions_.size(); ++i) sessions_[i]->after_poll(now_ns);
-  std::erase_if(sessions_, [this](const auto& session) { return session != present_ && session->idle(); });
+  std::erase_if(sessions_, [this](const auto& session) { return session != current_session_ && session->idle(); });
 }
 
 void Engine::close() {
   closing_ = true;
   const uint64_t deadline_ns = worker_.now_ns() + kCloseTimeoutNs;
-  while (runs_.open() > 0 && worker_.now_ns() < deadline_ns) worker_.scheduler().sleep_for(kCloseAgainNs);
-  present_->manager().close(deadline_ns);
+  while (commits_in_flight_.open() > 0 && worker_.now_ns() < deadline_ns)
+    worker_.scheduler().sleep_for(kClosePollIntervalNs);
+  current_session_->manager().close(deadline_ns);
   const Status closed(StatusCode::kCancelled, "the client was closed");
-  for (const auto& session : std::vector(sessions_)) session->fenced(closed);
-  for (fiber::Event* waiting : std::exchange(awaiting_session_, {})) waiting->notify();
-  runs_.wait();
-  own_.wait();
+  for (const auto& session : std::vector(sessions_)) session->on_fenced(closed);
+  for (fiber::Event* waiting : std::exchange(session_waiters_, {})) waiting->notify();
+  commits_in_flight_.wait();
+  background_fibers_.wait();
   const auto rests = [](const auto& session) { return session->idle(); };
-  while (!std::all_of(sessions_.begin(), sessions_.end(), rests)) worker_.scheduler().sleep_for(kCloseAgainNs);
+  while (!std::all_of(sessions_.begin(), sessions_.end(), rests)) worker_.scheduler().sleep_for(kClosePollIntervalNs);
   worker_.set_hook(nullptr);
 }
 

@@ -1,4 +1,4 @@
-// Everything of one client that lives on its worker's thread.
+// Engine: the state of one client on its worker thread.
 #pragma once
 
 #include <atomic>
@@ -14,127 +14,142 @@
 #include <loam/client/table.h>
 
 #include "client-lib/src/core/catalog_cache.h"
+#include "client-lib/src/driver/admission_limiter.h"
 #include "client-lib/src/driver/counters.h"
-#include "client-lib/src/driver/gate.h"
+#include "client-lib/src/driver/hot_record_queues.h"
 #include "client-lib/src/driver/index_writer.h"
-#include "client-lib/src/driver/outcomes.h"
+#include "client-lib/src/driver/outcome_resolver.h"
 #include "client-lib/src/driver/recent_writes.h"
 #include "client-lib/src/driver/session.h"
-#include "client-lib/src/driver/turns.h"
 #include "common/base/status.h"
-#include "common/fiber/limit.h"
+#include "common/fiber/cancel_scope.h"
 #include "common/rpc/worker.h"
 
 namespace loam::client {
 
 /// Fibers for the library's own work and for calls of ordinary threads, beyond ClientOptions::max_fibers.
 inline constexpr size_t kReservedFibers = 1'024;
-/// Before a question to the commit manager is asked again whose answer was lost with the connection.
-inline constexpr uint64_t kAskAgainNs = 5'000'000;
+/// Wait before a request to the commit manager is repeated after its answer was lost with the connection.
+inline constexpr uint64_t kManagerRetryDelayNs = 5'000'000;
 
-/// Holds the present session, the catalog and the counters of one client.
+/// Holds the current session, the catalog, the limits and the counters of one client.
 ///
-/// When a session ends, the engine opens the next one by itself, with growing waits while the commit manager is away or
-/// recovering. Transactions of the old session fail with its status; new ones wait for the new session.
+/// When a session ends, the engine opens the next one, with growing waits while the commit manager is away or
+/// recovers. Transactions of the old session fail with its status. New ones wait for the new session.
 ///
-/// Owner: the client; made and used on the worker's thread, destroyed after the worker has stopped.
-class Engine final : private rpc::RoundHook {
+/// Owner: the client. Threads: the worker thread, except where a function says otherwise. Destroyed after the worker
+/// has stopped.
+class Engine final : private rpc::PollHook {
  public:
   Engine(rpc::Worker& worker, const std::string& manager_address, ClientOptions options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// In a fiber.
+  /// Opens the first session. In a fiber.
   Status open();
-  /// In a fiber; waits until nothing of the client's is under way. Afterwards the worker may stop.
+  /// Closes the session, and waits until no request of the client is under way. Afterwards the worker may stop. In a
+  /// fiber.
   void close();
   bool closing() const { return closing_; }
 
-  /// In a fiber: the session that lives now; waits for one until the deadline. kUnavailable says why there is none.
+  /// Returns the open session; waits for one until the deadline. kUnavailable: the message says why no session could
+  /// be opened; kWrongCluster (R10, cluster identity and incarnations). In a fiber.
   Result<std::shared_ptr<Session>> session(uint64_t deadline_ns);
-  /// Without waiting; it may have ended. Never null after open().
-  const std::shared_ptr<Session>& present() const { return present_; }
-  /// In a fiber: asks the commit manager something that may be asked again, under another session too.
+  /// Returns the newest session without waiting. It may have ended. Never null after open().
+  const std::shared_ptr<Session>& current_session() const { return current_session_; }
+  /// Sends a request to the commit manager that may be repeated, also under another session, and waits for the
+  /// answer. In a fiber.
   template <wire::Message Reply, wire::Message M>
-  Result<Reply> ask_manager(const M& message) {
+  Result<Reply> call_manager(const M& message) {
     bool may_have_happened = false;
-    return ask_manager<Reply>(message, may_have_happened);
+    return call_manager<Reply>(message, may_have_happened);
   }
-  /// In a fiber: a request that changes the catalog once, however often it arrives; the catalog is known afterwards, if
-  /// the commit manager answers. kUnknownOutcome: the catalog may have been changed, or may be later.
+  /// Sends a request that changes the catalog, and waits for the answer. The request is idempotent, so it may arrive
+  /// several times. Afterwards the client has fetched the new catalog, or will. kUnknownOutcome: the catalog may have
+  /// been changed, or may be changed later. In a fiber.
   template <wire::Message Reply, wire::Message M>
   Result<Reply> change_catalog(const M& message) {
     bool may_have_happened = false;
-    auto reply = ask_manager<Reply>(message, may_have_happened);
+    auto reply = call_manager<Reply>(message, may_have_happened);
     if (reply.ok()) {
-      if (!refresh_catalog().ok()) refresh_soon();  // the change is made all the same
+      if (!refresh_catalog().ok()) refresh_catalog_async();  // the change is made in any case
       return reply;
     }
     if (!may_have_happened) return reply;
     return Status(StatusCode::kUnknownOutcome,
-                  "the commit manager's answer was lost, make the same call again to be sure: " +
+                  "the commit manager's answer was lost; repeat the call to learn the outcome: " +
                       std::string(reply.status().message()));
   }
+  /// Fetches the catalog. In a fiber.
   Status refresh_catalog();
-  /// Who changes indexes for commits: set before the first one, outlives the last.
+  /// Sets the object that changes indexes for commits. Called before the first commit; the writer outlives the last
+  /// one.
   void set_index_writer(IndexWriter& writer) { index_writer_ = &writer; }
   IndexWriter& index_writer() { return *index_writer_; }
-  /// A newer catalog is needed, whenever it may come.
-  void refresh_soon() { present_->manager().refresh_soon(); }
+  /// Fetches a newer catalog without waiting for it.
+  void refresh_catalog_async() { current_session_->manager().refresh_catalog_async(); }
 
-  struct Begun {
+  /// A transaction that has begun, with the session that it belongs to.
+  struct OpenTransaction {
     std::shared_ptr<Session> session;
-    BeginAnswer answer;
+    BeginResult answer;
   };
-  /// In a fiber. A session that ends meanwhile is replaced: nothing has happened under it.
-  Result<Begun> begin(BeginKind kind);
-  /// In a fiber: the id of an upgradable transaction that begins to write, and its answer's catalog is known.
-  Result<BeginAnswer> upgrade(Session& session, uint64_t snapshot_number);
-  /// A snapshot that lasts as long as the result. In a fiber.
-  Result<std::shared_ptr<SnapshotLease>> lease_snapshot();
+  /// Admits and begins a transaction. If the session ends meanwhile, the begin is repeated under the next session,
+  /// because it has had no effect. In a fiber.
+  Result<OpenTransaction> begin(BeginKind kind);
+  /// Draws the id of an upgradable transaction that begins to write. Afterwards the client has the catalog that the
+  /// answer names. In a fiber.
+  Result<BeginResult> upgrade(Session& session, uint64_t snapshot_number);
+  /// Registers a read-only snapshot, which the result holds open. In a fiber.
+  Result<std::shared_ptr<RegisteredSnapshot>> register_snapshot();
 
-  /// Of a request of the running fiber: the client's time-out, or an earlier end of the fiber's limits.
-  uint64_t request_deadline() const { return fiber::Limit::deadline(worker_.now_ns() + options_.request_timeout_ns); }
-  /// Not bounded by limits: a commit that has begun goes on.
-  uint64_t commit_deadline() const { return worker_.now_ns() + options_.commit_timeout_ns; }
-  /// In a fiber: sleeps between two attempts. False if a limit of the fiber has ended: there is to be no other attempt.
-  bool pause(uint64_t duration_ns) {
-    worker_.scheduler().sleep_for(duration_ns);
-    return !fiber::Limit::ended();
+  /// Deadline of a request of the running fiber: the client's time-out, or the fiber's own earlier deadline.
+  uint64_t request_deadline() const {
+    return fiber::CancelScope::deadline(worker_.now_ns() + options_.request_timeout_ns);
   }
-  /// A server has refused something because it has too much to do; 0: it gave no advice.
+  /// Deadline of a step of a commit. The limits of the fiber do not bound it, because a commit that has begun goes
+  /// on.
+  uint64_t commit_deadline() const { return worker_.now_ns() + options_.commit_timeout_ns; }
+  /// Sleeps between two attempts. False: a limit of the fiber has ended, so there must be no further attempt. In a
+  /// fiber.
+  bool sleep_before_retry(uint64_t duration_ns) {
+    worker_.scheduler().sleep_for(duration_ns);
+    return !fiber::CancelScope::ended();
+  }
+  /// A server has answered kOverloaded. `retry_after_ns`: the wait that it advises; 0: none.
   void on_overload(uint64_t retry_after_ns);
-  /// Servers that said kOverloaded want no new attempts before this time has passed.
+  /// Time for which servers that answered kOverloaded want no new attempts.
   uint64_t overload_wait_ns() const;
-  /// Some shards answer nothing until an operator has acted: waiting is of no use.
+  /// True if a storage node has lost its records: its shards refuse requests until an operator acts, so waiting does
+  /// not help.
   bool records_lost() const;
 
   rpc::Worker& worker() { return worker_; }
   CatalogCache& catalog() { return catalog_; }
   const ClientOptions& options() const { return options_; }
   EngineCounters& counters() { return counters_; }
-  /// Of open transactions, and how many more may wait to begin.
-  Gate& admission() { return admission_; }
-  Outcomes& outcomes() { return outcomes_; }
+  /// Limits open transactions and the number of begins that may queue.
+  AdmissionLimiter& admission() { return admission_; }
+  OutcomeResolver& outcome_resolver() { return outcome_resolver_; }
   RecentWrites& recent_writes() { return recent_writes_; }
-  Turns& turns() { return turns_; }
+  HotRecordQueues& hot_record_queues() { return hot_record_queues_; }
   uint64_t random() { return random_(); }
-  /// Commits under way, the completion of an aborted one included.
-  void run_started() { runs_.add(); }
-  void run_ended() { runs_.done(); }
-  /// A fiber of the engine's own, which close() waits for; `refused` is called instead if there is none.
-  void spawn_own(std::function<void()> body, const std::function<void()>& refused);
+  /// Count the commits in fibers of their own, which close() waits for.
+  void commit_started() { commits_in_flight_.add(); }
+  void commit_ended() { commits_in_flight_.done(); }
+  /// Runs `body` in a fiber of the engine, which close() waits for. If there is no fiber, calls `refused` instead.
+  void spawn_background(std::function<void()> body, const std::function<void()>& refused);
 
-  /// Any thread.
+  /// The client's counts. Any thread.
   ClientStatistics statistics() const;
-  /// Any thread: number of the present session; and whether it lives.
+  /// Number of the current session, and whether it is open. Any thread.
   SessionId session_id() const { return SessionId(session_id_.load(std::memory_order_relaxed)); }
   bool session_open() const { return session_open_.load(std::memory_order_relaxed); }
 
  private:
   template <wire::Message Reply, wire::Message M>
-  Result<Reply> ask_manager(const M& message, bool& may_have_happened) {
+  Result<Reply> call_manager(const M& message, bool& may_have_happened) {
     const uint64_t deadline_ns = request_deadline();
     for (;;) {
       LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<Session> asked, session(deadline_ns));
@@ -144,21 +159,23 @@ class Engine final : private rpc::RoundHook {
       if (told.ok()) return std::move(call.reply());
       may_have_happened |= !rpc::has_no_effect(call.executed());
       const bool lost = told == StatusCode::kFenced || !asked->manager().connected();
-      if (!lost || worker_.now_ns() + kAskAgainNs >= deadline_ns || !pause(kAskAgainNs)) return told;
+      if (!lost || worker_.now_ns() + kManagerRetryDelayNs >= deadline_ns || !sleep_before_retry(kManagerRetryDelayNs))
+        return told;
     }
   }
-  /// A place among the open transactions. kOverloaded.
+  /// Acquires admission for a transaction. kOverloaded.
   Status admit(uint64_t deadline_ns);
   uint64_t before_poll() override;
   void after_poll(uint64_t now_ns) override;
   std::shared_ptr<Session> make_session();
-  void take(std::shared_ptr<Session> session);
-  /// Opens sessions until one lives.
+  void set_current_session(std::shared_ptr<Session> session);
+  /// Tries to open a session until one is open or the client closes.
   void reopen();
   void on_session_end(const Session& session);
 
-  /// The transaction knows every table and index that was there before its id was given (R29).
-  Status know_catalog(Session& session, const BeginAnswer& answer);
+  /// Fetches the catalog that the answer to a begin names, unless the client has it. So a transaction maintains every
+  /// index that existed when its id was given (R29, index creation).
+  Status ensure_catalog(Session& session, const BeginResult& answer);
 
   rpc::Worker& worker_;
   const std::string manager_address_;
@@ -166,24 +183,25 @@ class Engine final : private rpc::RoundHook {
   EngineCounters counters_;
   CatalogCache catalog_;
   IndexWriter* index_writer_ = nullptr;
-  std::shared_ptr<Session> present_;
-  std::vector<std::shared_ptr<Session>> sessions_;  // all with something under way, the present one among them
-  std::vector<fiber::Event*> awaiting_session_;     // in the frames of the waiting fibers
-  bool asking_catalog_ = false;                     // know_catalog() does
-  std::vector<fiber::Event*> awaiting_catalog_;     // in the frames of the waiting fibers
-  Status last_failure_;                             // of opening a session
-  std::weak_ptr<Session> opening_;                  // the newest attempt to open one again
+  std::shared_ptr<Session> current_session_;
+  std::vector<std::shared_ptr<Session>> sessions_;  // the current one, and old ones with requests under way
+  std::vector<fiber::Event*> session_waiters_;      // in the frames of the waiting fibers
+  bool refreshing_catalog_ = false;                 // a fiber in ensure_catalog() does it
+  std::vector<fiber::Event*> catalog_waiters_;      // in the frames of the waiting fibers
+  Status last_failure_;                             // result of the last attempt to open a session
+  std::weak_ptr<Session> opening_;                  // the session of the newest attempt of reopen()
   bool reopening_ = false;
   bool closing_ = false;
   uint64_t overloaded_until_ns_ = 0;
-  Gate admission_;
-  Outcomes outcomes_{*this};
+  AdmissionLimiter admission_;
+  OutcomeResolver outcome_resolver_{*this};
   RecentWrites recent_writes_;
-  Turns turns_;
-  fiber::WaitGroup runs_;
-  fiber::WaitGroup own_;
+  HotRecordQueues hot_record_queues_;
+  fiber::WaitGroup commits_in_flight_;
+  fiber::WaitGroup background_fibers_;
   std::mt19937_64 random_;
-  // Written by the worker's thread. Relaxed: readers want a recent value, nothing is reached through it.
+  // Written by the worker thread, read by any thread. Relaxed: readers want a recent value, and no other data depends
+  // on it.
   std::atomic<uint64_t> session_id_{0};
   std::atomic<bool> session_open_{false};
 };

@@ -1,4 +1,4 @@
-// Every pair of faults of every call: what the caller is told agrees with what the servers have in the end.
+// Every pair of faults of every call: the caller's result agrees with the final state of the servers.
 #include <array>
 #include <memory>
 #include <string>
@@ -9,8 +9,8 @@
 
 #include <loam/client/client.h>
 
-#include "client-lib/src/driver/scripted_test_cluster.h"
-#include "common/testing/patience.h"
+#include "client-lib/testing/scripted_cluster.h"
+#include "common/testing/eventually.h"
 
 namespace loam::client {
 namespace {
@@ -19,7 +19,7 @@ using testing::eventually;
 using wire::Opcode;
 using wire::WriteKind;
 
-/// What happens to one request. kCut: its answer is held, and the call's scope ends.
+/// The fault of one request. kCut: its answer is held, and the scope of the call ends.
 enum class Fault : uint8_t {
   kNone,
   kLostBefore,
@@ -44,34 +44,34 @@ std::string name_of(Fault fault) {
   return kNames[static_cast<size_t>(fault)];
 }
 
-Fate fate_of(Fault fault) {
+MutantResult action_of(Fault fault) {
   switch (fault) {
     case Fault::kNone:
-      return Fate::kAnswer;
+      return MutantResult::kAnswer;
     case Fault::kLostBefore:
-      return Fate::kDrop;
+      return MutantResult::kDrop;
     case Fault::kLostAfter:
-      return Fate::kApplyAndDrop;
+      return MutantResult::kApplyAndDrop;
     case Fault::kLate:
     case Fault::kCut:
-      return Fate::kHold;
+      return MutantResult::kHold;
     case Fault::kClosedBefore:
-      return Fate::kClose;
+      return MutantResult::kClose;
     case Fault::kClosedAfter:
-      return Fate::kApplyAndClose;  // sent again on the next connection: it arrives twice
+      return MutantResult::kApplyAndClose;  // repeated on the next connection, so it arrives twice
     case Fault::kRefused:
-      return Fate::kError;
+      return MutantResult::kError;
     case Fault::kForgotten:
-      return Fate::kForget;
+      return MutantResult::kForget;
     case Fault::kFenced:
-      return Fate::kFence;
+      return MutantResult::kFence;
     case Fault::kFencedAfter:
-      return Fate::kApplyAndFence;
+      return MutantResult::kApplyAndFence;
   }
-  return Fate::kAnswer;
+  return MutantResult::kAnswer;
 }
 
-/// A request of one kind: an opcode, and of plain writes the kind.
+/// A kind of requests: an opcode, and for plain writes the kind of the write.
 struct Step {
   Opcode opcode;
   WriteKind kind{};
@@ -79,21 +79,21 @@ struct Step {
 constexpr Step kWrites{Opcode::kWrite};
 constexpr Step kIndexChange{Opcode::kPlainWrite, WriteKind::kUpdateFields};
 constexpr Step kCompletion{Opcode::kComplete};
-constexpr Step kOutcome{Opcode::kAskOutcomes};
+constexpr Step kOutcome{Opcode::kGetOutcomes};
 constexpr Step kReverts{Opcode::kRevert};
 
-/// A cluster of its own for each pair.
-class Pair {
+/// One pair of faults, with its own cluster.
+class FaultPair {
  public:
-  /// Requests of `first` meet `faults[0]`, then requests of `second` meet `faults[1]`, each once.
-  Pair(Step first, Step second, std::array<Fault, 2> faults)
+  /// The next request of kind `first` meets `faults[0]`, then one of kind `second` meets `faults[1]`.
+  FaultPair(Step first, Step second, std::array<Fault, 2> faults)
       : steps_{first, second}, faults_(faults), client_(Client::connect(cluster_.address()).value()) {}
 
-  /// A patient client before with_faults(), then one that waits kTimeoutNs only.
+  /// The client: with the usual time-outs before with_faults(), then with kTimeoutNs.
   Client& client() { return *client_; }
   ScriptedCluster& cluster() { return cluster_; }
 
-  /// Runs `call` with the faults. A cut ends its scope before the request would time out.
+  /// Runs `call` with the faults. A cut ends the scope before the request would time out.
   template <class Call>
   auto with_faults(Call call) {
     ClientOptions options;
@@ -104,16 +104,16 @@ class Pair {
     auto met = std::make_shared<size_t>(0);
     cluster_.set_script([this, met](Opcode opcode, WriteKind kind) {
       const size_t at = *met;
-      if (at == steps_.size() || opcode != steps_[at].opcode || kind != steps_[at].kind) return Fate::kAnswer;
+      if (at == steps_.size() || opcode != steps_[at].opcode || kind != steps_[at].kind) return MutantResult::kAnswer;
       ++*met;
-      return fate_of(faults_[at]);
+      return action_of(faults_[at]);
     });
     const bool cut = faults_[0] == Fault::kCut || faults_[1] == Fault::kCut;
     const CallScope scope({.timeout_ns = cut ? kTimeoutNs / 2 : 0});
     return call();
   }
-  /// Late answers arrive, and the client ends in order.
-  void settle() {
+  /// Lets late answers arrive, and closes the client in order.
+  void shut_down() {
     cluster_.release_held();
     cluster_.set_script({});
     client_.reset();
@@ -130,14 +130,14 @@ class Pair {
 
 class FaultPairs : public ::testing::TestWithParam<Fault> {
  protected:
-  /// One run for each second fault.
+  /// Runs the call once with each second fault.
   template <class Check>
   void with_each(Step first, Step second, Check check) {
     for (const Fault fault : kFaults) {
       SCOPED_TRACE(name_of(GetParam()) + ", then " + name_of(fault));
-      Pair pair(first, second, {GetParam(), fault});
+      FaultPair pair(first, second, {GetParam(), fault});
       check(pair);
-      EXPECT_EQ(pair.cluster().seen().executed_twice, 0u) << "no request is executed twice (R3)";
+      EXPECT_EQ(pair.cluster().observations().executed_twice, 0u) << "no request is executed twice (R3)";
     }
   }
 };
@@ -147,12 +147,12 @@ INSTANTIATE_TEST_SUITE_P(Calls, FaultPairs, ::testing::ValuesIn(kFaults),
 
 TEST_P(FaultPairs, OfAPlainWriteTellItsEffect) {
   constexpr Step kUpdate{Opcode::kPlainWrite, WriteKind::kUpdate};
-  with_each(kUpdate, kUpdate, [](Pair& pair) {
+  with_each(kUpdate, kUpdate, [](FaultPair& pair) {
     const Table table = pair.client().open_table("plain").value();
     const Version version = pair.client().plain(table)->insert(Key(1), {Value::int64(5)}).value();
     const auto told =
         pair.with_faults([&] { return pair.client().plain(table)->update(Key(1), version, {Value::int64(6)}); });
-    pair.settle();
+    pair.shut_down();
     const auto reader = Client::connect(pair.cluster().address()).value();
     PlainTable now = reader->plain(reader->open_table("plain").value()).value();
     const int64_t value = now.get(Key(1))->int64(0);
@@ -165,7 +165,7 @@ TEST_P(FaultPairs, OfAPlainWriteTellItsEffect) {
 }
 
 TEST_P(FaultPairs, OfAReadTellTheTruthOrNothing) {
-  with_each({Opcode::kRead}, {Opcode::kRead}, [](Pair& pair) {
+  with_each({Opcode::kRead}, {Opcode::kRead}, [](FaultPair& pair) {
     const Table table = pair.client().open_table("t").value();
     const auto insert = [&](Transaction& tx) { return tx.insert(table, Key(1), {Value::int64(5)}); };
     ASSERT_TRUE(pair.client().run_transaction(insert).ok());
@@ -177,37 +177,37 @@ TEST_P(FaultPairs, OfAReadTellTheTruthOrNothing) {
       EXPECT_EQ(told->int64(0), 5);
     }
     EXPECT_NE(told.code(), StatusCode::kNotFound) << "the record exists";
-    pair.settle();
+    pair.shut_down();
   });
 }
 
 TEST_P(FaultPairs, OfABeginLeaveNoIdOpen) {
-  with_each({Opcode::kBegin}, {Opcode::kBegin}, [](Pair& pair) {
-    const size_t opened = pair.cluster().seen().opened + 1;  // by the client that meets the faults
+  with_each({Opcode::kBegin}, {Opcode::kBegin}, [](FaultPair& pair) {
+    const size_t opened = pair.cluster().observations().opened + 1;  // by the client that meets the faults
     {
       const auto told = pair.with_faults([&] { return pair.client().begin(); });
       if (told.ok()) {
         EXPECT_NE(told->id(), TransactionId());
       }
     }
-    // An id that comes too late is given back, unless its session has ended: then recovery has it.
+    // A late id is given back. If its session has ended, recovery completes it.
     pair.cluster().release_held();
     pair.cluster().set_script({});
-    pair.cluster().drop_connections(true);  // an answer is lost with its connection only: it is asked for again
+    pair.cluster().drop_connections(true);  // the answer is lost with its connection, so the request is repeated
     EXPECT_TRUE(eventually([&] {
-      const auto seen = pair.cluster().seen();
+      const auto seen = pair.cluster().observations();
       return seen.completed.size() == seen.begun || seen.opened > opened;
     }));
-    pair.settle();
+    pair.shut_down();
   });
 }
 
-// The id is drawn at the first write. One that comes too late is given back, as that of a begin.
+// The id is drawn at the first write. A late id is given back, as for a begin.
 TEST_P(FaultPairs, OfAnUpgradeLeaveNoIdOpen) {
-  with_each({Opcode::kBegin}, {Opcode::kBegin}, [](Pair& pair) {
+  with_each({Opcode::kBegin}, {Opcode::kBegin}, [](FaultPair& pair) {
     const Table table = pair.client().open_table("t").value();
     const TransactionOptions upgradable{.read_only = false, .upgradable = true, .retry = {}};
-    const size_t opened = pair.cluster().seen().opened + 1;
+    const size_t opened = pair.cluster().observations().opened + 1;
     static_cast<void>(pair.with_faults([&]() -> Status {
       LOAM_ASSIGN_OR_RETURN(Transaction tx, pair.client().begin(upgradable));
       return tx.insert(table, Key(1), {Value::int64(6)});
@@ -216,20 +216,20 @@ TEST_P(FaultPairs, OfAnUpgradeLeaveNoIdOpen) {
     pair.cluster().set_script({});
     pair.cluster().drop_connections(true);
     EXPECT_TRUE(eventually([&] {
-      const auto seen = pair.cluster().seen();
+      const auto seen = pair.cluster().observations();
       return seen.completed.size() == seen.begun || seen.opened > opened;
     }));
-    pair.settle();
+    pair.shut_down();
   });
 }
 
 TEST_P(FaultPairs, OfACreateTellItsEffect) {
-  with_each({Opcode::kCreateTable}, {Opcode::kCreateTable}, [](Pair& pair) {
+  with_each({Opcode::kCreateTable}, {Opcode::kCreateTable}, [](FaultPair& pair) {
     const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
     const auto told =
         pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
-    pair.settle();
-    const bool created = pair.cluster().seen().created.contains("new");
+    pair.shut_down();
+    const bool created = pair.cluster().observations().created.contains("new");
     if (told.ok()) {
       EXPECT_TRUE(created);
     } else if (told.code() != StatusCode::kUnknownOutcome) {
@@ -239,12 +239,12 @@ TEST_P(FaultPairs, OfACreateTellItsEffect) {
 }
 
 TEST_P(FaultPairs, OfADropTellItsEffect) {
-  with_each({Opcode::kDropTable}, {Opcode::kDropTable}, [](Pair& pair) {
+  with_each({Opcode::kDropTable}, {Opcode::kDropTable}, [](FaultPair& pair) {
     const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
     ASSERT_TRUE(pair.client().create_table("old", TableKind::kTransactional, schema).ok());
     const Status told = pair.with_faults([&] { return pair.client().drop_table("old"); });
-    pair.settle();
-    const bool there = pair.cluster().seen().created.contains("old");
+    pair.shut_down();
+    const bool there = pair.cluster().observations().created.contains("old");
     if (told.ok()) {
       EXPECT_FALSE(there);
     } else if (told.code() != StatusCode::kUnknownOutcome) {
@@ -253,14 +253,14 @@ TEST_P(FaultPairs, OfADropTellItsEffect) {
   });
 }
 
-// A catalog that cannot be read after the change does not hide that the change was made.
+// If the catalog cannot be fetched after the change, the call still reports that the change was made.
 TEST_P(FaultPairs, OfACreateAndItsCatalogTellTheEffect) {
-  with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, [](Pair& pair) {
+  with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, [](FaultPair& pair) {
     const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
     const auto told =
         pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
-    pair.settle();
-    const bool created = pair.cluster().seen().created.contains("new");
+    pair.shut_down();
+    const bool created = pair.cluster().observations().created.contains("new");
     if (told.ok()) {
       EXPECT_TRUE(created);
     } else if (told.code() != StatusCode::kUnknownOutcome) {
@@ -270,7 +270,7 @@ TEST_P(FaultPairs, OfACreateAndItsCatalogTellTheEffect) {
 }
 
 TEST_P(FaultPairs, OfAScanGiveAllRowsOrAnError) {
-  with_each({Opcode::kScan}, {Opcode::kScan}, [](Pair& pair) {
+  with_each({Opcode::kScan}, {Opcode::kScan}, [](FaultPair& pair) {
     pair.cluster().serve_scans();
     const Table table = pair.client().open_table("t").value();
     for (const uint64_t key : {1, 2}) {
@@ -284,9 +284,9 @@ TEST_P(FaultPairs, OfAScanGiveAllRowsOrAnError) {
       LOAM_ASSIGN_OR_RETURN(ScanStream stream, pair.client().scan(table, query));
       return stream.collect();
     };
-    // A node that says nothing over a connection that stands is waited for until the scope ends.
+    // The call waits for a silent node with an open connection until the scope ends.
     const auto told = pair.with_faults([&] {
-      const CallScope scope({.timeout_ns = Pair::kTimeoutNs});
+      const CallScope scope({.timeout_ns = FaultPair::kTimeoutNs});
       auto first = scan();
       return first.ok() ? scan() : std::move(first);
     });
@@ -295,30 +295,31 @@ TEST_P(FaultPairs, OfAScanGiveAllRowsOrAnError) {
       for (const auto& chunk : *told) rows += chunk->view().rows();
       EXPECT_EQ(rows, 2u);
     }
-    EXPECT_TRUE(eventually([&] { return pair.cluster().seen().open_scans == 0; })) << "a node works on in vain";
-    pair.settle();
+    EXPECT_TRUE(eventually([&] { return pair.cluster().observations().open_scans == 0; }))
+        << "a node still works on the scan";
+    pair.shut_down();
   });
 }
 
-/// The steps of a commit, each fault at one step and a second one at the same or the next step.
+/// The steps of a commit: each fault at one step, and a second fault at the same or the next step.
 class CommitFaultPairs : public FaultPairs {
  protected:
   struct Kind {
-    bool indexed = false;  // it changes an index
+    bool indexed = false;  // the transaction changes an index
     bool refused = false;  // the commit manager refuses it, because a loss of records was accepted (R9)
   };
 
   void check(Step first, Step second, Kind kind = {false, false}) {
-    with_each(first, second, [this, kind](Pair& pair) { commit(pair, kind); });
+    with_each(first, second, [this, kind](FaultPair& pair) { commit(pair, kind); });
   }
 
-  void commit(Pair& pair, Kind kind) {
+  void commit(FaultPair& pair, Kind kind) {
     if (kind.indexed) pair.cluster().add_index();
     const Table table = pair.client().open_table("t").value();
     const wire::RecordId record{ScriptedCluster::kTable, Key(1)};
     const auto insert = [&](Transaction& tx) { return tx.insert(table, Key(1), {Value::int64(5)}); };
     ASSERT_TRUE(pair.client().run_transaction(insert).ok());
-    const uint64_t before = pair.cluster().seen().rows[record];
+    const uint64_t before = pair.cluster().observations().rows[record];
     uint64_t id = 0;
     const auto update = [&]() -> Status {
       LOAM_ASSIGN_OR_RETURN(Transaction tx, pair.client().begin());
@@ -328,11 +329,11 @@ class CommitFaultPairs : public FaultPairs {
       return tx.commit();
     };
     Status told = pair.with_faults(update);
-    // On a busy machine the time of the scope may end in the begin, before any step.
+    // On a busy machine the scope may end during the begin, before any step.
     for (int attempt = 1; id == 0 && attempt < 50; ++attempt) told = pair.with_faults(update);
     ASSERT_NE(id, 0u);
-    pair.settle();
-    auto seen = pair.cluster().seen();
+    pair.shut_down();
+    auto seen = pair.cluster().observations();
     const bool written = seen.rows[record] == id;
     const bool in_index = seen.in_index.contains(id);
     const auto completed = seen.completed.find(id);
@@ -343,7 +344,7 @@ class CommitFaultPairs : public FaultPairs {
     } else if (told.code() != StatusCode::kUnknownOutcome) {
       EXPECT_FALSE(committed) << told.to_string();
     }
-    // The parts agree in every case.
+    // Outcome, records, index and intents agree in every case.
     EXPECT_FALSE(committed && kind.refused);
     if (committed) {
       EXPECT_TRUE(written && in_index == kind.indexed) << "a committed id without its writes";
@@ -362,7 +363,7 @@ INSTANTIATE_TEST_SUITE_P(Commits, CommitFaultPairs, ::testing::ValuesIn(kFaults)
 TEST_P(CommitFaultPairs, AtTheWrites) { check(kWrites, kWrites); }
 TEST_P(CommitFaultPairs, AtTheWritesAndTheCompletion) { check(kWrites, kCompletion); }
 TEST_P(CommitFaultPairs, AtTheCompletion) { check(kCompletion, kCompletion); }
-TEST_P(CommitFaultPairs, AtTheCompletionAndTheQuestionForItsOutcome) { check(kCompletion, kOutcome); }
+TEST_P(CommitFaultPairs, AtTheCompletionAndTheOutcomeRequest) { check(kCompletion, kOutcome); }
 TEST_P(CommitFaultPairs, AtTheWritesAndTheIndex) { check(kWrites, kIndexChange, {.indexed = true}); }
 TEST_P(CommitFaultPairs, AtTheIndex) { check(kIndexChange, kIndexChange, {.indexed = true}); }
 TEST_P(CommitFaultPairs, AtTheIndexAndTheCompletion) { check(kIndexChange, kCompletion, {.indexed = true}); }

@@ -1,4 +1,4 @@
-// How a commit changes indexes, seen from below.
+// IndexWriter: the interface by which a commit changes indexes, which a higher layer implements.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,14 @@
 
 namespace loam::client {
 
-/// Makes the index changes of a transaction, or undoes them (R27). Any number of transactions at once.
+/// Makes or undoes the index changes of transactions (R27, index entries). Any number of transactions may use it at
+/// once.
 class IndexWriter {
  public:
-  /// In a fiber. Writes as `session`, the transaction's own, alone. Repeating it is harmless, and so is undoing what
-  /// was not made. kAlreadyExists: another record has the value in a unique index; kConflict: another transaction has
-  /// just given or taken it; kUnknownOutcome: a write's answer was lost; kFenced; kOverloaded, kNoSpace, kUnavailable,
-  /// kTimeout.
+  /// Makes the changes, or undoes them. Writes under `session` only, the transaction's own. The call may be repeated,
+  /// and changes that were not made may be undone. In a fiber. kAlreadyExists: another record has the value in a
+  /// unique index; kConflict: another transaction has just given or taken the value; kUnknownOutcome: the answer to a
+  /// write was lost; kFenced, kOverloaded, kNoSpace, kUnavailable, kTimeout.
   virtual Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                         std::span<const wire::IndexChange> changes, bool undo) = 0;
 

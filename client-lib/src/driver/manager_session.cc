@@ -7,9 +7,10 @@
 namespace loam::client {
 namespace {
 
-/// A node that refuses everybody must not make everybody ask for the catalog all the time.
-constexpr uint64_t kBetweenRefreshesNs = 10'000'000;
-/// Marks the answers to renewals.
+/// Least interval between two fetches of the catalog, so that a storage node that refuses many requests does not
+/// cause a flood of them.
+constexpr uint64_t kMinRefreshIntervalNs = 10'000'000;
+/// Token of renewals.
 constexpr uint64_t kRenewalToken = UINT64_MAX;
 
 /// Takes at most kMaxCompletions elements off the front.
@@ -36,13 +37,13 @@ rpc::Channel::Options ManagerSession::channel_options() {
   channel.address = options_.address;
   channel.name = "commit manager at " + options_.address;
   channel.window = wire::kManagerReplyWindow.requests;
-  channel.stays = true;
-  channel.greeting = [this](Buffer& out) {
+  channel.keep_connected = true;
+  channel.startup_message = [this](Buffer& out) {
     wire::encode_message(wire::OpenSession{options_.client_name, id_, manager_epoch_, catalog_.cluster()}, 0, out);
   };
-  channel.on_greeted = [this](wire::Opcode opcode, ByteReader& body) { return on_greeted(opcode, body); };
-  channel.on_lost = [this](const Status& status, bool refused) { on_lost(status, refused); };
-  channel.on_ended = [this](const Status& status) { end(status); };
+  channel.on_startup_reply = [this](wire::Opcode opcode, ByteReader& body) { return on_startup_reply(opcode, body); };
+  channel.on_disconnect = [this](const Status& status, bool refused) { on_disconnect(status, refused); };
+  channel.on_rejected = [this](const Status& status) { end(status); };
   channel.on_error = [this](const wire::Error& error) { on_error(error); };
   return channel;
 }
@@ -51,10 +52,10 @@ rpc::Channel::Options ManagerSession::channel_options() {
 
 Status ManagerSession::open(uint64_t deadline_ns) {
   fiber::Event event;
-  opening_ = &event;
-  if (Status status = channel_.start(); !status.ok()) opening_ends(status);
+  open_waiter_ = &event;
+  if (Status status = channel_.start(); !status.ok()) finish_open(status);
   if (!event.wait_until(deadline_ns)) {
-    opening_ = nullptr;
+    open_waiter_ = nullptr;
     open_result_ =
         last_refusal_.ok() ? Status(StatusCode::kTimeout, channel_.name() + " did not answer in time") : last_refusal_;
   }
@@ -62,22 +63,22 @@ Status ManagerSession::open(uint64_t deadline_ns) {
   return open_result_;
 }
 
-void ManagerSession::opening_ends(const Status& status) {
-  if (opening_ == nullptr) return;
+void ManagerSession::finish_open(const Status& status) {
+  if (open_waiter_ == nullptr) return;
   open_result_ = status;
-  std::exchange(opening_, nullptr)->notify();
+  std::exchange(open_waiter_, nullptr)->notify();
 }
 
-Status ManagerSession::on_greeted(wire::Opcode opcode, ByteReader& body) {
-  wire::SessionOpened opened;
-  if (opcode != wire::SessionOpened::kOpcode) return rpc::unexpected_reply(opcode);
+Status ManagerSession::on_startup_reply(wire::Opcode opcode, ByteReader& body) {
+  wire::OpenSessionReply opened;
+  if (opcode != wire::OpenSessionReply::kOpcode) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, opened));
   const bool resumed = id_ != SessionId();
   const bool same = opened.session == id_ && opened.manager_epoch == manager_epoch_;
   if (opened.session == SessionId() || (resumed && !same)) {
-    return {StatusCode::kMalformed, "it gave another session than was asked for"};
+    return {StatusCode::kMalformed, "it answered with another session than the client's"};
   }
-  if (Status status = catalog_.belongs_to(opened.cluster); !status.ok()) {
+  if (Status status = catalog_.check_cluster(opened.cluster); !status.ok()) {
     end(status);
     return status;
   }
@@ -86,145 +87,148 @@ Status ManagerSession::on_greeted(wire::Opcode opcode, ByteReader& body) {
   manager_epoch_ = opened.manager_epoch;
   admin_address_ = std::move(opened.admin_address);
   lease_ns_ = opened.lease_ns;
-  renew_at_ns_ = worker_.now_ns();
+  next_renewal_ns_ = worker_.now_ns();
   if (resumed) {
     counters_.resumed.add(1);
   } else {
     counters_.sessions_opened.add(1);
-    opening_ends(ok_status());
+    finish_open(ok_status());
   }
   return ok_status();
 }
 
-void ManagerSession::on_lost(const Status& status, bool refused) {
+void ManagerSession::on_disconnect(const Status& status, bool refused) {
   if (refused && status == StatusCode::kUnavailable) {
     last_refusal_ = status;  // the cluster is starting or recovering: the channel tries again
   } else {
-    opening_ends(status);
+    finish_open(status);
   }
 }
 
 void ManagerSession::on_error(const wire::Error& error) {
   if (error.status == StatusCode::kFenced) end(error.status);
-  // The answer is forgotten: ids may be open that this session does not know (R3).
+  // The commit manager has dropped an answer, so ids may be open that this session does not know (R3, idempotent
+  // requests within a session).
   if (error.status == StatusCode::kUnknownOutcome) give_up(error.status);
   if (error.status == StatusCode::kOverloaded && options_.on_overload) options_.on_overload(error.retry_after_ns);
 }
 
 void ManagerSession::end(const Status& status) {
-  if (!end_.ok()) return;
+  if (!end_status_.ok()) return;
   const std::string why(status.message());
   if (closing_) {
-    end_ = {StatusCode::kCancelled, why};
+    end_status_ = {StatusCode::kCancelled, why};
   } else if (!opened()) {
-    end_ = status;
+    end_status_ = status;
   } else {
     counters_.fenced.add(1);
-    end_ = {StatusCode::kFenced, "the session has ended, and what it had not committed is rolled back (" + why +
-                                     "); run the transaction again"};
+    end_status_ = {StatusCode::kFenced, "the session has ended, and its open transactions are rolled back (" + why +
+                                            "); run the transaction again"};
   }
-  opening_ends(end_);
-  channel_.close(end_);
+  finish_open(end_status_);
+  channel_.close(end_status_);
   if (options_.on_end) options_.on_end();
 }
 
 void ManagerSession::give_up(const Status& status) {
-  if (!end_.ok()) return;
-  channel_.tell(wire::CloseSession{});  // its answer does not matter
+  if (!end_status_.ok()) return;
+  channel_.send_one_way(wire::CloseSession{});  // no answer is needed
   channel_.flush();
   end(status);
 }
 
 void ManagerSession::close(uint64_t deadline_ns) {
   closing_ = true;
-  if (end_.ok() && opened()) {
+  if (end_status_.ok() && opened()) {
     flush();
-    static_cast<void>(rpc::call<wire::SessionClosed>(channel_, wire::CloseSession{}, deadline_ns));
+    static_cast<void>(rpc::call<wire::CloseSessionReply>(channel_, wire::CloseSession{}, deadline_ns));
   }
   end({StatusCode::kCancelled, "the client was closed"});
 }
 
 void ManagerSession::renew() {
   const uint64_t now_ns = worker_.now_ns();
-  if (!opened() || !end_.ok() || lease_ns_ == 0 || now_ns < renew_at_ns_ || renewing_) return;
+  if (!opened() || !end_status_.ok() || lease_ns_ == 0 || now_ns < next_renewal_ns_ || renewing_) return;
   wire::RenewSession message;
   message.newest = newest_snapshot_;
   message.held.reserve(snapshot_holders_.size());
   for (const auto& [number, holders] : snapshot_holders_) message.held.push_back(number);
-  if (!channel_.connected()) return;  // the greeting of the next connection renews
-  renew_at_ns_ = now_ns + (options_.renew_every_ns != 0 ? options_.renew_every_ns : lease_ns_ / 4);
-  // Also while begins wait for room in the window: a busy client is alive.
-  renewing_ = channel_.request_aside(message, this, kRenewalToken, now_ns + lease_ns_ / 2);
+  if (!channel_.connected()) return;  // OpenSession on the next connection renews the lease
+  next_renewal_ns_ = now_ns + (options_.renew_every_ns != 0 ? options_.renew_every_ns : lease_ns_ / 4);
+  // Sent also while begins wait for room in the window, because a busy client must keep its lease.
+  renewing_ = channel_.try_send_once(message, this, kRenewalToken, now_ns + lease_ns_ / 2);
 }
 
 Status ManagerSession::on_renewed(wire::Opcode opcode, ByteReader& body) {
-  wire::SessionRenewed renewed;
-  if (opcode != wire::SessionRenewed::kOpcode) return rpc::unexpected_reply(opcode);
+  wire::RenewSessionReply renewed;
+  if (opcode != wire::RenewSessionReply::kOpcode) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, renewed));
   renewing_ = false;
-  catalog_.heard_of(renewed.catalog_version);
-  if (catalog_.stale()) refresh_soon();
+  catalog_.observe_version(renewed.catalog_version);
+  if (catalog_.stale()) refresh_catalog_async();
   return ok_status();
 }
 
-void ManagerSession::renewal_failed(const Status& status, rpc::Executed executed) {
+void ManagerSession::renewal_failed(const Status& status, rpc::ExecutionStatus executed) {
   renewing_ = false;
-  // No answer for a long time: the network may have dropped this connection. Another one resumes the session.
-  if (status == StatusCode::kTimeout && executed == rpc::Executed::kUnknown) channel_.reject(status);
+  // The network may have dropped the connection silently. Another connection resumes the session.
+  if (status == StatusCode::kTimeout && executed == rpc::ExecutionStatus::kUnknown) channel_.reject(status);
 }
 
 uint64_t ManagerSession::earliest_deadline_ns() const {
-  const bool renews = opened() && end_.ok() && lease_ns_ != 0 && channel_.connected() && !renewing_;
-  return renews ? std::min(channel_.earliest_deadline_ns(), renew_at_ns_) : channel_.earliest_deadline_ns();
+  const bool renews = opened() && end_status_.ok() && lease_ns_ != 0 && channel_.connected() && !renewing_;
+  return renews ? std::min(channel_.earliest_deadline_ns(), next_renewal_ns_) : channel_.earliest_deadline_ns();
 }
 
 // ---- begin ---------------------------------------------------------------------------------------------------------
 
-void ManagerSession::Ticket::on_begun(const BeginAnswer& got) {
+void ManagerSession::PendingBegin::on_begun(const BeginResult& got) {
   answer = got;
-  if (upgrades != 0) session.release(upgrades);
+  if (upgraded_snapshot != 0) session.release(upgraded_snapshot);
   if (got.status.ok() && got.snapshot_number != 0) ++session.snapshot_holders_[got.snapshot_number];
   if (!abandoned) return answered.notify();
   if (got.status.ok()) {
     if (got.id == TransactionId()) {
       session.release(got.snapshot_number);
     } else {
-      session.give_back(got.id);
+      session.release_id(got.id);
     }
   }
   delete this;
 }
 
-BeginAnswer ManagerSession::begin(BeginKind kind) {
-  if (!end_.ok()) return {end_, {}, {}, 0, 0};
-  auto ticket = std::make_unique<Ticket>(*this);
-  begins_.add(ticket.get(), kind);
-  return await(std::move(ticket));
+BeginResult ManagerSession::begin(BeginKind kind) {
+  if (!end_status_.ok()) return {end_status_, {}, {}, 0, 0};
+  auto pending_begin = std::make_unique<PendingBegin>(*this);
+  begins_.add(pending_begin.get(), kind);
+  return await(std::move(pending_begin));
 }
 
-BeginAnswer ManagerSession::upgrade(uint64_t snapshot_number) {
-  if (!end_.ok()) return {end_, {}, {}, 0, 0};
-  auto ticket = std::make_unique<Ticket>(*this, snapshot_number);
-  // The commit manager must not hear of a release before the upgrade, also if the caller gives up.
+BeginResult ManagerSession::upgrade(uint64_t snapshot_number) {
+  if (!end_status_.ok()) return {end_status_, {}, {}, 0, 0};
+  auto pending_begin = std::make_unique<PendingBegin>(*this, snapshot_number);
+  // The snapshot is held until the answer, so that a release never reaches the commit manager before the upgrade,
+  // even if the caller stops waiting.
   ++snapshot_holders_[snapshot_number];
-  begins_.add_upgrade(ticket.get(), snapshot_number);
-  return await(std::move(ticket));
+  begins_.add_upgrade(pending_begin.get(), snapshot_number);
+  return await(std::move(pending_begin));
 }
 
-BeginAnswer ManagerSession::await(std::unique_ptr<Ticket> ticket) {
-  if (!ticket->answered.wait_until(worker_.now_ns() + options_.request_timeout_ns)) {
-    // The answer may still come and bring an id, which must not stay open: the ticket waits for it on its own.
-    ticket.release()->abandoned = true;
+BeginResult ManagerSession::await(std::unique_ptr<PendingBegin> pending_begin) {
+  if (!pending_begin->answered.wait_until(worker_.now_ns() + options_.request_timeout_ns)) {
+    // The answer may still come and bring an id, which must not stay open. The object waits for it, and then gives
+    // the id back and deletes itself (on_begun()).
+    pending_begin.release()->abandoned = true;
     return {{StatusCode::kTimeout, channel_.name() + " did not answer a begin in time"}, {}, {}, 0, 0};
   }
-  catalog_.heard_of(ticket->answer.catalog_version);
-  if (catalog_.stale()) refresh_soon();
-  return std::move(ticket->answer);
+  catalog_.observe_version(pending_begin->answer.catalog_version);
+  if (catalog_.stale()) refresh_catalog_async();
+  return std::move(pending_begin->answer);
 }
 
 void ManagerSession::flush_begins() {
   while (!begins_.empty()) {
-    BeginGroup group = begins_.take();
+    BeginBatch group = begins_.next_batch();
     const uint64_t token = 2 * next_token_++;
     const auto sent = channel_.request(group.message(), this, token, rpc::kNoDeadline);
     if (sent.ok()) {
@@ -236,13 +240,14 @@ void ManagerSession::flush_begins() {
 }
 
 Status ManagerSession::on_begun(uint64_t token, wire::Opcode opcode, ByteReader& body) {
-  if (opcode != wire::Opcode::kBegun) return rpc::unexpected_reply(opcode);
+  if (opcode != wire::Opcode::kBeginReply) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, begun_));
   newest_snapshot_ = std::max({newest_snapshot_, begun_.snapshot_number, begun_.upgradable_number});
-  // Held until every waiter has its answer: the first may have given up, and lets go at once.
+  // The snapshots are held until every waiter has its answer: the first waiter may be abandoned, and release its
+  // snapshot at once.
   const std::array registered = {begun_.snapshot_number, begun_.upgradable_number};
   for (const uint64_t number : registered) ++snapshot_holders_[number];
-  open_begins_.extract(token).mapped().answer(begun_);
+  open_begins_.extract(token).mapped().deliver(begun_);
   for (const uint64_t number : registered) release(number);
   return ok_status();
 }
@@ -251,7 +256,7 @@ void ManagerSession::release(uint64_t snapshot_number) {
   const auto found = snapshot_holders_.find(snapshot_number);
   if (found == snapshot_holders_.end() || --found->second > 0) return;
   snapshot_holders_.erase(found);
-  if (snapshot_number != 0) released_.push_back(snapshot_number);  // 0: none was asked for
+  if (snapshot_number != 0) released_.push_back(snapshot_number);  // 0: the message had no begin of this kind
 }
 
 // ---- complete ------------------------------------------------------------------------------------------------------
@@ -263,7 +268,7 @@ void ManagerSession::complete(TransactionId id, bool committed, CompletionWaiter
 
 void ManagerSession::flush_completions() {
   while (!completions_.outcomes.empty()) {
-    Completion batch{take_front(completions_.outcomes), take_front(completions_.waiters)};
+    CompletionBatch batch{take_front(completions_.outcomes), take_front(completions_.waiters)};
     const uint64_t token = 2 * next_token_++ + 1;
     wire::Complete message{std::move(batch.outcomes)};
     const auto sent = channel_.request(message, this, token, worker_.now_ns() + options_.commit_timeout_ns);
@@ -272,36 +277,36 @@ void ManagerSession::flush_completions() {
       open_completions_.emplace(token, std::move(batch));
       continue;
     }
-    batch.tell_failure(sent.status(), rpc::Executed::kNotSent);
+    batch.notify_failure(sent.status(), rpc::ExecutionStatus::kNotSent);
   }
 }
 
-void ManagerSession::Completion::tell_completed(const std::vector<TransactionId>& refused) const {
+void ManagerSession::CompletionBatch::notify_completed(const std::vector<TransactionId>& refused) const {
   for (size_t i = 0; i < waiters.size(); ++i) {
     if (waiters[i] != nullptr) waiters[i]->on_completed(std::ranges::binary_search(refused, outcomes[i].id));
   }
 }
 
-void ManagerSession::Completion::tell_failure(const Status& status, rpc::Executed executed) const {
+void ManagerSession::CompletionBatch::notify_failure(const Status& status, rpc::ExecutionStatus executed) const {
   for (CompletionWaiter* waiter : waiters) {
     if (waiter != nullptr) waiter->on_completion_failure(status, executed);
   }
 }
 
 Status ManagerSession::on_completed(uint64_t token, wire::Opcode opcode, ByteReader& body) {
-  if (opcode != wire::Opcode::kCompleted) return rpc::unexpected_reply(opcode);
+  if (opcode != wire::Opcode::kCompleteReply) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, completed_));
   std::ranges::sort(completed_.refused);
-  open_completions_.extract(token).mapped().tell_completed(completed_.refused);
+  open_completions_.extract(token).mapped().notify_completed(completed_.refused);
   return ok_status();
 }
 
 void ManagerSession::flush() {
-  if (!end_.ok()) released_.clear();
-  // Outcomes leave before begins, so that the new snapshots see them.
+  if (!end_status_.ok()) released_.clear();
+  // Completions are sent before begins, so that the new snapshots see the commits.
   flush_completions();
   while (channel_.connected() && !released_.empty()) {
-    channel_.tell(wire::ReleaseSnapshots{take_front(released_)});
+    channel_.send_one_way(wire::ReleaseSnapshots{take_front(released_)});
   }
   flush_begins();
   renew();
@@ -314,36 +319,36 @@ Status ManagerSession::on_reply(uint64_t token, wire::Opcode opcode, ByteReader&
   return token % 2 == 0 ? on_begun(token, opcode, body) : on_completed(token, opcode, body);
 }
 
-void ManagerSession::on_failure(uint64_t token, const Status& status, rpc::Executed executed) {
+void ManagerSession::on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus executed) {
   if (token == kRenewalToken) {
     renewal_failed(status, executed);
   } else if (token % 2 == 0) {
     open_begins_.extract(token).mapped().fail(status);
   } else {
-    open_completions_.extract(token).mapped().tell_failure(status, executed);
+    open_completions_.extract(token).mapped().notify_failure(status, executed);
   }
 }
 
 // ---- catalog -------------------------------------------------------------------------------------------------------
 
 Status ManagerSession::refresh_catalog() {
-  LOAM_RETURN_IF_ERROR(end_);
-  auto reply = ask<wire::CatalogReply>(wire::GetCatalog{});
+  LOAM_RETURN_IF_ERROR(end_status_);
+  auto reply = call<wire::GetCatalogReply>(wire::GetCatalog{});
   if (!reply.ok()) return reply.status();
   return catalog_.install(std::move(reply->catalog), manager_epoch_);
 }
 
-void ManagerSession::refresh_soon() {
+void ManagerSession::refresh_catalog_async() {
   const uint64_t now_ns = worker_.now_ns();
-  if (refreshing_ || closing_ || !end_.ok() || now_ns < refresh_again_ns_) return;
-  refresh_again_ns_ = now_ns + kBetweenRefreshesNs;
+  if (refreshing_ || closing_ || !end_status_.ok() || now_ns < next_refresh_ns_) return;
+  next_refresh_ns_ = now_ns + kMinRefreshIntervalNs;
   refreshing_ = true;
   const Status spawned = worker_.scheduler().spawn([this] {
-    struct End {
+    struct OnExit {
       bool& refreshing;
-      ~End() { refreshing = false; }  // also if memory runs out
+      ~OnExit() { refreshing = false; }  // also if memory runs out
     } const end{refreshing_};
-    static_cast<void>(refresh_catalog());  // a caller that needs the catalog asks again
+    static_cast<void>(refresh_catalog());  // after a failure, a caller that needs the catalog fetches it again
   });
   if (!spawned.ok()) refreshing_ = false;
 }

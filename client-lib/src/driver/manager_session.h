@@ -1,4 +1,4 @@
-// The session with the commit manager: begins and completions of all fibers, in few messages.
+// ManagerSession: the session at the commit manager, which batches the begins and completions of all fibers.
 #pragma once
 
 #include <cstdint>
@@ -14,95 +14,104 @@
 #include "client-lib/src/driver/counters.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "common/fiber/limit.h"
+#include "common/fiber/cancel_scope.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/worker.h"
 #include "common/wire/manager.h"
 
 namespace loam::client {
 
-/// Most outcomes of one Complete, ids of one AskOutcomes and numbers of one ReleaseSnapshots.
+/// Most outcomes in one Complete, ids in one GetOutcomes, and snapshot numbers in one ReleaseSnapshots.
 inline constexpr size_t kMaxCompletions = 4'096;
 
-/// Who waits for the commit manager's answer to a completion.
+/// Receives the commit manager's answer to a completion.
 class CompletionWaiter {
  public:
-  /// `refused`: the transaction cannot be committed, and stays open until it is completed as aborted (R9).
+  /// The commit manager has answered. `refused`: the transaction cannot be committed, and stays open until it is
+  /// completed as aborted (R9, leases of storage nodes).
   virtual void on_completed(bool refused) = 0;
-  virtual void on_completion_failure(const Status& status, rpc::Executed executed) = 0;
+  /// No answer will come. `executed` says whether the completion may have taken effect.
+  virtual void on_completion_failure(const Status& status, rpc::ExecutionStatus executed) = 0;
 
  protected:
   ~CompletionWaiter() = default;
 };
 
-/// One registration at the commit manager (R3). It outlives its connections: a lost one is made anew and resumes the
-/// session, and what had no answer is sent again.
+/// The registration of a client at the commit manager (R3, idempotent requests within a session). It outlives its
+/// connections: after a lost connection it connects again, resumes the session, and repeats the unanswered requests.
 ///
-/// Owner: a Session; the worker's thread only, in fibers where it says so. What fibers ask for during a round is
-/// gathered and leaves in flush(): one Begin, one Complete. The lease is renewed four times in its length,
-/// whether or not anything else is said. The session ends once, by close(), because the commit manager says kFenced, or
-/// by end(); from then on everything fails with the reason.
-class ManagerSession final : private rpc::Caller {
+/// Requests that fibers make during a round are gathered and sent by flush(): one Begin, one Complete. The lease is
+/// renewed four times in its length, also if there is other traffic. The session ends once: by close(), by kFenced
+/// from the commit manager, or by end(). From then on all calls fail with the reason of the end.
+///
+/// Owner: a Session. Threads: the worker thread only, in fibers where a function says so.
+class ManagerSession final : private rpc::ResponseHandler {
  public:
   struct Options {
     std::string address;
     std::string client_name;
     uint64_t request_timeout_ns = 0;
-    uint64_t commit_timeout_ns = 0;  ///< of completions
+    uint64_t commit_timeout_ns = 0;  ///< time-out of completions
     uint64_t renew_every_ns = 0;     ///< 0: a quarter of the lease
-    std::function<void()> on_end;
+    std::function<void()> on_end;    ///< called once when the session ends
     std::function<void(uint64_t retry_after_ns)> on_overload;
   };
 
   ManagerSession(rpc::Worker& worker, CatalogCache& catalog, EngineCounters& counters, Options options);
 
-  /// In a fiber. Connects, registers, takes the catalog. While the cluster says that it is starting, or recovering,
-  /// tries again until `deadline_ns`; a commit manager that cannot be reached is not waited for.
+  /// Connects, registers, and fetches the catalog. While the cluster starts or recovers, it tries again until
+  /// `deadline_ns`. It does not wait for a commit manager that cannot be reached. In a fiber.
   Status open(uint64_t deadline_ns);
-  /// In a fiber. Ends the session in order, after the messages that are still to be sent.
+  /// Sends the gathered messages and closes the session in order. In a fiber.
   void close(uint64_t deadline_ns);
-  /// Marks the session as ended: a server said so, or this client gives it up. Idempotent.
+  /// Marks the session as ended, because a server said so or the client gives it up. Idempotent.
   void end(const Status& status);
-  /// Ends the session, and tells the commit manager to recover its open transactions (R2).
+  /// Ends the session, and asks the commit manager to recover its open transactions (R2, abort order).
   void give_up(const Status& status);
 
-  /// In a fiber. kUnavailable, kTimeout, kOverloaded; the session's end.
-  BeginAnswer begin(BeginKind kind);
-  /// In a fiber: draws an id for a transaction with this upgradable snapshot. Errors as begin().
-  BeginAnswer upgrade(uint64_t snapshot_number);
-  /// A registered snapshot is not needed any more. Snapshots of one Begin are shared: the last one tells the CM.
+  /// Begins a transaction or registers a snapshot. kUnavailable, kTimeout, kOverloaded; the status of the session's
+  /// end. In a fiber.
+  BeginResult begin(BeginKind kind);
+  /// Draws an id for a transaction with this upgradable snapshot. Errors as begin(). In a fiber.
+  BeginResult upgrade(uint64_t snapshot_number);
+  /// Releases a registered snapshot. Begins of one message share a snapshot; the last release tells the commit
+  /// manager.
   void release(uint64_t snapshot_number);
-  /// Tells the commit manager the transaction's outcome. `waiter` gets the answer. It may be null if the transaction is
-  /// aborted and no fiber waits for its end.
+  /// Tells the commit manager the outcome of a transaction. `waiter` gets the answer; it may be null if the
+  /// transaction is aborted and no fiber waits for its end.
   void complete(TransactionId id, bool committed, CompletionWaiter* waiter);
   /// Completes an id under which nothing was written, without waiting for the answer.
-  void give_back(TransactionId id) { complete(id, false, nullptr); }
+  void release_id(TransactionId id) { complete(id, false, nullptr); }
 
-  /// In a fiber. Once the session has ended the call has failed.
+  /// Sends a request, and returns before the answer. After the session's end the call fails at once. In a fiber.
   template <wire::Message Reply, wire::Message M>
   void send(rpc::Call<Reply>& call, const M& message, uint64_t deadline_ns) {
-    call.send(end_.ok() ? Result<rpc::Channel*>(&channel_) : Result<rpc::Channel*>(end_), message, deadline_ns);
+    call.send(end_status_.ok() ? Result<rpc::Channel*>(&channel_) : Result<rpc::Channel*>(end_status_), message,
+              deadline_ns);
   }
-  /// In a fiber: request and answer.
+  /// Sends a request and waits for the answer. In a fiber.
   template <wire::Message Reply, wire::Message M>
-  Result<Reply> ask(const M& message) {
-    LOAM_RETURN_IF_ERROR(end_);
-    return rpc::call<Reply>(channel_, message, fiber::Limit::deadline(worker_.now_ns() + options_.request_timeout_ns));
+  Result<Reply> call(const M& message) {
+    LOAM_RETURN_IF_ERROR(end_status_);
+    return rpc::call<Reply>(channel_, message,
+                            fiber::CancelScope::deadline(worker_.now_ns() + options_.request_timeout_ns));
   }
-  /// In a fiber: the catalog as it is now.
+  /// Fetches the current catalog. In a fiber.
   Status refresh_catalog();
-  /// Asks for a newer catalog and does not wait: a server spoke of one, or refused us as behind the times.
-  void refresh_soon();
+  /// Fetches the catalog without waiting, because a server has named a newer version or refused a request with an
+  /// older one.
+  void refresh_catalog_async();
 
-  /// Sends the messages that were gathered.
+  /// Sends the gathered messages. Called once a round.
   void flush();
+  /// Fails the requests whose deadline has passed.
   void expire(uint64_t now_ns) { channel_.expire(now_ns); }
   uint64_t earliest_deadline_ns() const;
 
-  /// Ok while the session lives.
-  const Status& status() const { return end_; }
+  /// Ok until the session ends.
+  const Status& status() const { return end_status_; }
   bool opened() const { return id_ != SessionId(); }
-  /// Why the commit manager has not opened it yet; ok if it has said nothing.
+  /// The commit manager's reason for not opening the session yet; ok if it has given none.
   const Status& last_refusal() const { return last_refusal_; }
   SessionId id() const { return id_; }
   uint64_t manager_epoch() const { return manager_epoch_; }
@@ -110,77 +119,77 @@ class ManagerSession final : private rpc::Caller {
   const std::string& admin_address() const { return admin_address_; }
   bool connected() const { return channel_.connected(); }
   uint64_t resent() const { return channel_.resent(); }
-  /// Nothing is under way: may be destroyed.
+  /// True if no request is under way, so that the session may be destroyed.
   bool idle() const { return channel_.idle() && !refreshing_ && begins_.empty() && completions_.outcomes.empty(); }
 
  private:
-  /// One fiber's begin. If the fiber has gone, what comes is given back.
-  struct Ticket final : BeginWaiter {
-    explicit Ticket(ManagerSession& owner, uint64_t snapshot = 0) : session(owner), upgrades(snapshot) {}
-    void on_begun(const BeginAnswer& got) override;
+  /// The begin of one fiber. If the fiber has stopped waiting, the id or snapshot that arrives is given back.
+  struct PendingBegin final : BeginWaiter {
+    explicit PendingBegin(ManagerSession& owner, uint64_t snapshot = 0) : session(owner), upgraded_snapshot(snapshot) {}
+    void on_begun(const BeginResult& got) override;
     ManagerSession& session;
-    const uint64_t upgrades;  // the upgradable snapshot, which is held until the answer; 0: none
-    BeginAnswer answer;
+    const uint64_t upgraded_snapshot;  // the upgradable snapshot, which is held until the answer; 0: none
+    BeginResult answer;
     fiber::Event answered;
     bool abandoned = false;
   };
-  struct Completion {
-    std::vector<wire::Complete::Outcome> outcomes;
+  struct CompletionBatch {
+    std::vector<wire::Complete::Completion> outcomes;
     std::vector<CompletionWaiter*> waiters;
-    /// `refused` ascends.
-    void tell_completed(const std::vector<TransactionId>& refused) const;
-    void tell_failure(const Status& status, rpc::Executed executed) const;
+    /// `refused`: the refused ids in ascending order.
+    void notify_completed(const std::vector<TransactionId>& refused) const;
+    void notify_failure(const Status& status, rpc::ExecutionStatus executed) const;
   };
 
-  BeginAnswer await(std::unique_ptr<Ticket> ticket);
+  BeginResult await(std::unique_ptr<PendingBegin> pending_begin);
   rpc::Channel::Options channel_options();
-  Status on_greeted(wire::Opcode opcode, ByteReader& body);
-  void on_lost(const Status& status, bool refused);
+  Status on_startup_reply(wire::Opcode opcode, ByteReader& body);
+  void on_disconnect(const Status& status, bool refused);
   void on_error(const wire::Error& error);
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
+  void on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus executed) override;
   Status on_begun(uint64_t token, wire::Opcode opcode, ByteReader& body);
   Status on_completed(uint64_t token, wire::Opcode opcode, ByteReader& body);
   Status on_renewed(wire::Opcode opcode, ByteReader& body);
-  void renewal_failed(const Status& status, rpc::Executed executed);
+  void renewal_failed(const Status& status, rpc::ExecutionStatus executed);
   void flush_begins();
   void flush_completions();
   void renew();
-  void opening_ends(const Status& status);
+  void finish_open(const Status& status);
 
   rpc::Worker& worker_;
   CatalogCache& catalog_;
   EngineCounters& counters_;
   const Options options_;
   rpc::Channel channel_;
-  Status end_;
+  Status end_status_;
   SessionId id_;
   uint64_t manager_epoch_ = 0;
   uint64_t lease_ns_ = 0;
   std::string admin_address_;
   bool refreshing_ = false;
-  uint64_t refresh_again_ns_ = 0;
+  uint64_t next_refresh_ns_ = 0;
   bool closing_ = false;
 
-  // While it opens.
-  fiber::Event* opening_ = nullptr;
+  // Used while the session opens.
+  fiber::Event* open_waiter_ = nullptr;
   Status open_result_;
   Status last_refusal_;
 
-  uint64_t renew_at_ns_ = 0;
+  uint64_t next_renewal_ns_ = 0;
   bool renewing_ = false;
   uint64_t newest_snapshot_ = 0;
 
   BeginBatcher begins_;
-  Completion completions_;
+  CompletionBatch completions_;
   std::vector<uint64_t> released_;
-  std::map<uint64_t, uint32_t> snapshot_holders_;  // by number
-  // Under way, by token: begins have even tokens, completions odd ones.
+  std::map<uint64_t, uint32_t> snapshot_holders_;  // number of users of each registered snapshot
+  // Messages under way, by token: begins have even tokens, completions odd ones.
   uint64_t next_token_ = 0;
-  std::unordered_map<uint64_t, BeginGroup> open_begins_;
-  std::unordered_map<uint64_t, Completion> open_completions_;
-  wire::Begun begun_;          // reused
-  wire::Completed completed_;  // reused
+  std::unordered_map<uint64_t, BeginBatch> open_begins_;
+  std::unordered_map<uint64_t, CompletionBatch> open_completions_;
+  wire::BeginReply begun_;         // kept between replies for its memory
+  wire::CompleteReply completed_;  // kept between replies for its memory
 };
 
 }  // namespace loam::client

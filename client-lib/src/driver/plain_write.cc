@@ -10,16 +10,16 @@
 namespace loam::client {
 namespace {
 
-/// Waits between attempts where a node does not answer now; the deadline bounds their number.
+/// Waits between attempts at a storage node that does not answer. The deadline bounds their number.
 constexpr RetryOptions kWriteRetry{UINT32_MAX, 5'000'000, 200'000'000};
 
-/// The node has refused the request as a whole: the write has no effect.
+/// True if the storage node refuses the whole request with this code, so that the write has no effect.
 bool refuses_all(StatusCode code) {
   return code == StatusCode::kFenced || code == StatusCode::kUnavailable || code == StatusCode::kWrongShard;
 }
 
-/// A write that has no effect may succeed later.
-bool passing(Engine& engine, StatusCode code) {
+/// True if a write that failed with this code, without an effect, may succeed later.
+bool is_transient(Engine& engine, StatusCode code) {
   return code == StatusCode::kFenced || code == StatusCode::kWrongShard ||
          (code == StatusCode::kUnavailable && !engine.records_lost() && !engine.closing());
 }
@@ -35,17 +35,17 @@ Result<wire::WriteResult> attempt(Engine& engine, std::shared_ptr<Session> sessi
   rpc::Call<wire::PlainWriteReply> write;
   write.send(*channel, message, deadline_ns);
   const Status& answered = write.wait();
-  if (write.executed() == rpc::Executed::kUnknown) {
+  if (write.executed() == rpc::ExecutionStatus::kUnknown) {
     return Status(StatusCode::kUnknownOutcome,
-                  "the answer was lost, read the record to see what happened: " + std::string(answered.message()));
+                  "the answer was lost; read the record to learn the outcome: " + std::string(answered.message()));
   }
   LOAM_RETURN_IF_ERROR(answered);
   if (write.reply().results.size() != 1) {
-    return Status(StatusCode::kUnknownOutcome, "a storage node answered another number of writes than were asked");
+    return Status(StatusCode::kUnknownOutcome, "a storage node sent another number of results than there were writes");
   }
   const wire::WriteResult result = write.reply().results[0];
-  const Status refusal(result.code, "the node refuses it");
-  if (result.code == StatusCode::kFenced) session->fenced(refusal);
+  const Status refusal(result.code, "the storage node refused the write");
+  if (result.code == StatusCode::kFenced) session->on_fenced(refusal);
   if (refuses_all(result.code)) return refusal;
   return result;
 }
@@ -65,15 +65,15 @@ Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& sess
   message.intents.assign(intents.begin(), intents.end());
   const uint64_t deadline_ns = engine.request_deadline();
   const auto again = [&](StatusCode code) {
-    return passing(engine, code) && (session == nullptr || session->status().ok());
+    return is_transient(engine, code) && (session == nullptr || session->status().ok());
   };
   auto result = attempt(engine, session, message, deadline_ns);
   for (uint32_t retry = 0; !result.ok() && again(result.code()); ++retry) {
     const uint64_t wait_ns = backoff_ns(kWriteRetry, retry, engine.random());
     if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
-    if (!engine.pause(wait_ns)) break;
-    const std::shared_ptr<Session> present = engine.present();
-    static_cast<void>(present->manager().refresh_catalog());  // if it does not come, the old one has to do
+    if (!engine.sleep_before_retry(wait_ns)) break;
+    const std::shared_ptr<Session> present = engine.current_session();
+    static_cast<void>(present->manager().refresh_catalog());  // after a failure the cached catalog is used
     result = attempt(engine, session, message, deadline_ns);
   }
   const Key key = operation.record.key;
@@ -81,7 +81,7 @@ Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& sess
     return Status(result.code(), describe(table, key) + ": " + std::string(result.status().message()));
   }
   if (result->code == StatusCode::kOk) return result->version;
-  return refused(table, key, wire::plain_write_code(operation.kind, result->code));
+  return record_error(table, key, wire::plain_write_code(operation.kind, result->code));
 }
 
 }  // namespace loam::client

@@ -19,14 +19,15 @@ namespace loam::client {
 wire::PlainWrite::Operation plain_operation(const Table& table, Key key, wire::WriteKind kind, Version expected,
                                             Bytes row, Reserve reserve = Reserve::kWrite);
 
-/// In a fiber: executes one exact-version write and returns the new version. A write that has no effect because its
-/// node cannot be reached, or not under this session, is repeated until the request's deadline. `session`: the only one
-/// that may write, so that nothing is written once it is fenced (kFenced); null: the client's present session. `table`
-/// names the record in messages.
+/// Executes one exact-version write (R21) and returns the new version. In a fiber.
 ///
-/// `intents`: the changes of transactions that the write of an index's node carries (R5).
+/// A write that certainly had no effect, because its storage node could not be reached, is repeated until the
+/// request's deadline. `session`: the only session that may write, so that no write happens after it is fenced
+/// (kFenced); null: the client's current session. `table` names the record in messages. `intents`: the changes of
+/// transactions that the write of a tree node carries (R5, intents before answers).
 ///
-/// kConflict, kAlreadyExists, kNoSpace and so on: the node has refused the write. kUnknownOutcome: the answer was lost.
+/// kConflict, kAlreadyExists, kNoSpace and others: the storage node has refused the write. kUnknownOutcome: the
+/// answer was lost.
 Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& session, const Table& table,
                             const wire::PlainWrite::Operation& operation,
                             std::span<const wire::IndexIntent> intents = {});

@@ -1,4 +1,4 @@
-// Reads of records by key, of both kinds of tables.
+// PointReads: reads of records by key, for both kinds of tables.
 #pragma once
 
 #include <cstdint>
@@ -18,74 +18,82 @@
 
 namespace loam::client {
 
-/// Some records of one table, read at once: one message to each node that owns some of them (more where one would be
-/// too large). Held by who asks, and by itself while requests are under way, so that it may be dropped. Worker's thread
-/// only. Reads have no effects: where a node does not answer, or not for these records any more, they are asked for
-/// again until the deadline, where the catalog says then; with UnderSession::kAny also under the client's next session.
-class PointReads final : public std::enable_shared_from_this<PointReads>, private rpc::Caller {
+/// Reads several records of one table together, with one message to each storage node that owns some of them, or
+/// several messages if one would be too large.
+///
+/// Reads have no effects, so they are repeated until the deadline if a storage node does not answer or no longer owns
+/// the records. The repetition goes to the owner in the current catalog; with SessionPolicy::kAnySession also under
+/// the client's next session.
+///
+/// Owner: the caller; the object also keeps itself alive while requests are under way, so the caller may drop it.
+/// Threads: the worker thread only.
+class PointReads final : public std::enable_shared_from_this<PointReads>, private rpc::ResponseHandler {
  public:
-  /// kOne: whoever asks holds a snapshot, which ends with its session; what is read later is not what it held.
-  enum class UnderSession : uint8_t { kOne, kAny };
+  /// kSameSession: the reads fail when their session ends, because the snapshot ends with it. kAnySession: they go on
+  /// under the next session.
+  enum class SessionPolicy : uint8_t { kSameSession, kAnySession };
 
-  /// With a snapshot (of a transaction of `session`, kOne) for a transactional table.
+  /// Reads of a transactional table in the snapshot of a transaction of `session` (kSameSession).
   PointReads(Engine& engine, std::shared_ptr<Session> session, Table table, std::shared_ptr<const Snapshot> snapshot);
-  /// For the other kind.
-  PointReads(Engine& engine, std::shared_ptr<Session> session, Table table, UnderSession under);
+  /// Reads of a non-transactional table.
+  PointReads(Engine& engine, std::shared_ptr<Session> session, Table table, SessionPolicy policy);
 
-  /// Sends. Once.
+  /// Sends the requests. Called once.
   void start(std::span<const Key> keys);
+  /// True if every record has its answer.
   bool done() const;
-  /// In a fiber: until all answers are in, or a limit of the fiber ends. Asks again for what did not fit into a node's
-  /// answer, or may be answered now.
+  /// Waits until every record has its answer, or a limit of the fiber ends. Requests again the records that did not
+  /// fit into an answer, and those whose failure may be over. In a fiber.
   void wait();
-  /// In a fiber: until the requests under way are answered; false if a limit of the fiber ends before. wait() may still
-  /// have to ask again.
+  /// Waits for the answers to the requests under way; wait() may have to repeat some of them. False: a limit of the
+  /// fiber ended first. In a fiber.
   bool await_answers();
-  /// Ends the records without an answer with `status`, and a wait() of another fiber; later answers are dropped.
-  void give_up(const Status& status);
-  /// After wait().
-  Result<Record> take(size_t index);
+  /// Fails all records without an answer with `status`, and ends a wait() of another fiber. Later answers are
+  /// dropped.
+  void cancel(const Status& status);
+  /// Moves out the result of one record, by its index in the keys. After wait().
+  Result<Record> take_result(size_t index);
 
  private:
-  struct Slot {
+  struct KeyRead {
     Key key;
-    Status status;  // kOk: the row is there; not settled: why it was not answered
+    Status status;  // kOk: the row has arrived; if not done: the reason of the last failure
     Version version;
     Buffer row;
-    bool settled = false;
+    bool done = false;
   };
   /// The slots of one message, by the token of its request.
   using Batch = std::vector<uint32_t>;
 
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
+  void on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus executed) override;
 
-  /// No answer is waited for.
-  bool answered() const { return open_ == 0 || given_up_; }
-  void send_unsettled();
+  /// True if no answer is outstanding.
+  bool answered() const { return in_flight_ == 0 || cancelled_; }
+  void send_pending();
   void send(NodeId node, Batch batch);
-  void settle(uint32_t index, const wire::ReadResult& result);
+  void finish(uint32_t index, const wire::ReadResult& result);
   void fail(const Batch& batch, const Status& status);
-  void fail(Slot& slot, const Status& status);
-  /// A new attempt may succeed.
-  bool passing(StatusCode code) const;
-  /// Before a new attempt; false if there is to be none.
+  void fail(KeyRead& read, const Status& status);
+  /// True if a new attempt may succeed.
+  bool is_transient(StatusCode code) const;
+  /// Waits before a new attempt. False: there must be no further attempt.
   bool prepare_retry();
-  void ended();
+  void on_batch_done();
 
   Engine& engine_;
   std::shared_ptr<Session> session_;
   const Table table_;
   const std::shared_ptr<const Snapshot> snapshot_;
-  const UnderSession under_;
+  const SessionPolicy session_policy_;
   const size_t batch_limit_;
-  std::vector<Slot> slots_;
+  std::vector<KeyRead> reads_;
   std::vector<Batch> batches_;
-  uint32_t open_ = 0;
+  uint32_t in_flight_ = 0;
   uint64_t deadline_ns_ = 0;
   uint32_t retries_ = 0;
-  bool retrying_ = false;  // an answer was worth a new attempt
-  bool given_up_ = false;
+  bool retrying_ = false;  // some reads need a new attempt
+  bool cancelled_ = false;
   fiber::WaitPoint changed_;
   std::shared_ptr<PointReads> self_;
 };

@@ -8,58 +8,60 @@
 
 namespace loam::client {
 
-RecentWrites::Place& RecentWrites::place_of(const wire::RecordId& record) {
-  // The keys of a table are spread already; a table's number moves them as a whole.
+RecentWrites::Bucket& RecentWrites::bucket_of(const wire::RecordId& record) {
+  // The hash of the key spreads the records of a table; the hash of the table shifts them all.
   const uint64_t hash = std::hash<Key>()(record.key) + std::hash<TableId>()(record.table);
-  return places_[hash % kPlaces];
+  return buckets_[hash % kBuckets];
 }
 
-Status RecentWrites::Claim::look(const Snapshot& snapshot, const WriteBuffer& writes, Claim*& committing) {
+Status RecentWrites::InFlightCommit::find_conflict(const Snapshot& snapshot, const WriteBuffer& writes,
+                                                   InFlightCommit*& committing) {
   committing = nullptr;
   for (const auto& [record, write] : writes.writes()) {
-    const Place& place = recent_.place_of(record);
-    if (place.record != record) continue;
-    if (!snapshot.visible(place.committed)) {
-      lost_at_ = record;
-      return refused(write.table, record.key, StatusCode::kConflict);
+    const Bucket& bucket = recent_.bucket_of(record);
+    if (bucket.record != record) continue;
+    if (!snapshot.visible(bucket.committed)) {
+      conflicting_record_ = record;
+      return record_error(write.table, record.key, StatusCode::kConflict);
     }
-    if (place.claim != nullptr && !snapshot.visible(place.claim->version_)) committing = place.claim;
+    if (bucket.writer != nullptr && !snapshot.visible(bucket.writer->version_)) committing = bucket.writer;
   }
   return ok_status();
 }
 
-Status RecentWrites::Claim::enter(TransactionId id, const Snapshot& snapshot, const WriteBuffer& writes) {
-  const uint64_t until_ns = fiber::FiberScheduler::current()->now_ns() + kMostWaitNs;
-  Claim* committing = nullptr;
+Status RecentWrites::InFlightCommit::register_writes(TransactionId id, const Snapshot& snapshot,
+                                                     const WriteBuffer& writes) {
+  const uint64_t until_ns = fiber::FiberScheduler::current()->now_ns() + kMaxWaitNs;
+  InFlightCommit* committing = nullptr;
   for (bool in_time = true; in_time;) {
-    LOAM_RETURN_IF_ERROR(look(snapshot, writes, committing));
+    LOAM_RETURN_IF_ERROR(find_conflict(snapshot, writes, committing));
     if (committing == nullptr) break;
     Env::probe("client.commit.awaits_another");
     fiber::Event ended;
-    committing->awaiting_.push_back(&ended);
+    committing->waiters_.push_back(&ended);
     in_time = ended.wait_until(until_ns);
-    if (!in_time) std::erase(committing->awaiting_, &ended);  // it has not ended: its end tells all that wait
+    if (!in_time) std::erase(committing->waiters_, &ended);  // its end() must not notify a dead event
   }
   version_ = version_of(id);
-  places_.reserve(writes.size());
+  buckets_.reserve(writes.size());
   for (const auto& [record, write] : writes.writes()) {
-    Place& place = recent_.place_of(record);
-    if (place.record != record) place = {record, Version(), nullptr};
-    place.claim = this;
-    places_.push_back(&place);
+    Bucket& bucket = recent_.bucket_of(record);
+    if (bucket.record != record) bucket = {record, Version(), nullptr};
+    bucket.writer = this;
+    buckets_.push_back(&bucket);
   }
   return ok_status();
 }
 
-void RecentWrites::Claim::end(bool committed) {
-  for (Place* place : places_) {
-    if (place->claim != this) continue;
-    place->claim = nullptr;
-    if (committed) place->committed = version_;
+void RecentWrites::InFlightCommit::end(bool committed) {
+  for (Bucket* bucket : buckets_) {
+    if (bucket->writer != this) continue;
+    bucket->writer = nullptr;
+    if (committed) bucket->committed = version_;
   }
-  places_.clear();
-  for (fiber::Event* ended : awaiting_) ended->notify();
-  awaiting_.clear();
+  buckets_.clear();
+  for (fiber::Event* ended : waiters_) ended->notify();
+  waiters_.clear();
 }
 
 }  // namespace loam::client

@@ -1,4 +1,4 @@
-// What this client's transactions write, and have just written: a commit that must lose is told so before it sends.
+// RecentWrites: detects conflicts between transactions of one client before anything is sent.
 #pragma once
 
 #include <cstddef>
@@ -14,73 +14,76 @@
 
 namespace loam::client {
 
-/// The last writers of records, as far as they are transactions of this client.
+/// Remembers which transactions of this client have recently written a record, or are committing a write of it.
 ///
 /// A storage node refuses a write over a version that the transaction does not see. By then the client has sent all
-/// writes of the transaction, and has to take them back. If the version is of another transaction of this client, the
-/// client knows the conflict beforehand and aborts at the cost of an id. While the other transaction is still
-/// committing, its outcome is not known: the client waits for it, but not for long. Then it sends the writes, and the
-/// storage node decides. So a commit that hangs does not hold up others.
+/// writes of the transaction, and must revert them. If another transaction of the same client wrote the version, the
+/// client knows the conflict before, and aborts at the cost of an id. While the other transaction is still
+/// committing, its outcome is not known. The client waits for it, at most for kMaxWaitNs. Then it sends the writes,
+/// and the storage node decides. So a commit that hangs does not block the others.
 ///
-/// Records share a fixed number of places; a later writer takes the place over. A conflict with a forgotten writer, or
-/// with another client's, is found by the storage node.
+/// Records are hashed to a fixed number of buckets; a later writer replaces an earlier one in its bucket. The storage
+/// node finds the conflicts with forgotten writers and with other clients.
 ///
-/// Invariant: a place's version is committed, so that every later snapshot sees it; a transaction is refused only if it
-/// would have been anyway.
+/// Invariant: the version in a bucket is committed, so every later snapshot sees it. A transaction is refused only if
+/// the storage node would refuse it, too.
 ///
-/// Owner: the engine; outlives its claims. One thread, the worker's.
+/// Owner: the engine; outlives all InFlightCommits. Threads: the worker thread only.
 class RecentWrites {
  public:
-  class Claim;
+  class InFlightCommit;
 
-  /// The longest that a commit waits for others: some times what a commit takes, far less than its time limit.
-  static constexpr uint64_t kMostWaitNs = 50'000'000;
+  /// Longest wait of a commit for concurrent commits: several times the duration of a commit, and far below its
+  /// time-out.
+  static constexpr uint64_t kMaxWaitNs = 50'000'000;
 
-  RecentWrites() : places_(kPlaces) {}
+  RecentWrites() : buckets_(kBuckets) {}
   RecentWrites(const RecentWrites&) = delete;
   RecentWrites& operator=(const RecentWrites&) = delete;
 
  private:
-  /// 128 KiB. A record is remembered for some thousand writes of others, far longer than a transaction lasts.
-  static constexpr size_t kPlaces = 4'096;
+  /// 128 KiB. A record is remembered for some thousand writes of other records, far longer than a transaction lasts.
+  static constexpr size_t kBuckets = 4'096;
 
-  struct Place {
+  struct Bucket {
     wire::RecordId record;
-    Version committed;       // the last one; 0: none is known
-    Claim* claim = nullptr;  // of the transaction that commits the next one
+    Version committed;                 // its last committed version; 0: not known
+    InFlightCommit* writer = nullptr;  // the transaction that is committing a write of the record, or null
   };
 
-  Place& place_of(const wire::RecordId& record);
+  Bucket& bucket_of(const wire::RecordId& record);
 
-  std::vector<Place> places_;
+  std::vector<Bucket> buckets_;
 };
 
-/// What one transaction writes, while it commits. In its frame.
-class RecentWrites::Claim {
+/// The writes of one transaction while it commits. Lies in the frame of the commit.
+class RecentWrites::InFlightCommit {
  public:
-  explicit Claim(RecentWrites& recent) : recent_(recent) {}
-  ~Claim() { end(false); }
-  Claim(const Claim&) = delete;
-  Claim& operator=(const Claim&) = delete;
+  explicit InFlightCommit(RecentWrites& recent) : recent_(recent) {}
+  ~InFlightCommit() { end(false); }
+  InFlightCommit(const InFlightCommit&) = delete;
+  InFlightCommit& operator=(const InFlightCommit&) = delete;
 
-  /// In a fiber; may suspend, for kMostWaitNs at most, until those that commit writes of the same records have ended.
-  /// Once. kConflict, naming the record: one of them has committed what `snapshot` does not see, and nothing is
-  /// claimed.
-  Status enter(TransactionId id, const Snapshot& snapshot, const WriteBuffer& writes);
-  /// At which enter() said kConflict.
-  const wire::RecordId& lost_at() const { return lost_at_; }
-  /// The commit has ended. Not committed, or not known to be: others are judged by the storage node.
+  /// Registers the writes, after it has waited for concurrent commits of the same records, at most for kMaxWaitNs.
+  /// Called once, in a fiber. kConflict: a transaction of this client has committed a version that `snapshot` does
+  /// not see; the message names the record, and no write is registered.
+  Status register_writes(TransactionId id, const Snapshot& snapshot, const WriteBuffer& writes);
+  /// The record for which register_writes() returned kConflict.
+  const wire::RecordId& conflicting_record() const { return conflicting_record_; }
+  /// Called when the commit has ended. `committed`: false also if the outcome is unknown; the storage node then finds
+  /// later conflicts.
   void end(bool committed);
 
  private:
-  /// Those that are in the way of the writes: kConflict if they are committed already, or one that still commits.
-  Status look(const Snapshot& snapshot, const WriteBuffer& writes, Claim*& committing);
+  /// Looks for writers that conflict with the writes. kConflict: one of them has committed. Otherwise `committing` is
+  /// one that is still committing, or null.
+  Status find_conflict(const Snapshot& snapshot, const WriteBuffer& writes, InFlightCommit*& committing);
 
   RecentWrites& recent_;
-  wire::RecordId lost_at_;
-  Version version_;                      // that it commits
-  std::vector<Place*> places_;           // that name this claim, unless others have taken them since
-  std::vector<fiber::Event*> awaiting_;  // in the frames of the fibers that wait for its end
+  wire::RecordId conflicting_record_;
+  Version version_;                     // the version that this commit writes
+  std::vector<Bucket*> buckets_;        // buckets in which this is the writer, unless a later writer has replaced it
+  std::vector<fiber::Event*> waiters_;  // of the fibers that wait for its end, in their frames
 };
 
 }  // namespace loam::client

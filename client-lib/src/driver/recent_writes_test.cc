@@ -28,12 +28,12 @@ WriteBuffer writes_of(const Table& table, const std::set<uint64_t>& keys) {
   return writes;
 }
 
-/// Fibers that commit: each tells what its claim was told, and holds it until the test ends it.
+/// Fibers that commit. Each records the result of register_writes(), and stays in flight until the test ends it.
 class RecentWritesTest : public ::testing::Test {
  protected:
   struct Commit {
     std::string told = "waits";
-    std::unique_ptr<RecentWrites::Claim> claim;
+    std::unique_ptr<RecentWrites::InFlightCommit> in_flight;
   };
 
   fiber::SchedulerOptions options() {
@@ -44,18 +44,18 @@ class RecentWritesTest : public ::testing::Test {
     return result;
   }
   ~RecentWritesTest() override {
-    pass(RecentWrites::kMostWaitNs);  // who waits still goes on by himself
+    pass(RecentWrites::kMaxWaitNs);  // fibers that still wait time out
     scheduler_.stop();
     scheduler_.run();
   }
 
-  /// Sees every version up to `base`.
+  /// A snapshot that sees every version up to `base`.
   Commit& commit(uint64_t id, uint64_t base, std::set<uint64_t> keys, uint64_t table = 1) {
     Commit& mine = commits_[id];
-    mine.claim = std::make_unique<RecentWrites::Claim>(recent_);
+    mine.in_flight = std::make_unique<RecentWrites::InFlightCommit>(recent_);
     const Status spawned = scheduler_.spawn([this, &mine, id, base, keys = std::move(keys), table] {
       const Status status =
-          mine.claim->enter(TransactionId(id), Snapshot(Version(base)), writes_of(table_of(table), keys));
+          mine.in_flight->register_writes(TransactionId(id), Snapshot(Version(base)), writes_of(table_of(table), keys));
       mine.told = status.to_string();
     });
     EXPECT_TRUE(spawned.ok());
@@ -63,7 +63,7 @@ class RecentWritesTest : public ::testing::Test {
     return mine;
   }
   void end(uint64_t id, bool committed) {
-    commits_[id].claim->end(committed);
+    commits_[id].in_flight->end(committed);
     round();
   }
   void round() { scheduler_.run_round(0); }
@@ -81,76 +81,76 @@ class RecentWritesTest : public ::testing::Test {
 constexpr const char* kOk = "kOk";
 constexpr const char* kLost = "kConflict: record 7 of table t1 was changed by another transaction or writer";
 
-TEST_F(RecentWritesTest, WhoDoesNotSeeACommittedWriteLoses) {
+TEST_F(RecentWritesTest, RejectsWriteOverUnseenCommit) {
   EXPECT_EQ(commit(10, 9, {7, 8}).told, kOk);
   end(10, true);
   EXPECT_EQ(commit(11, 9, {6, 7}).told, kLost);
-  EXPECT_EQ(commit(12, 9, {6}).told, kOk) << "who was refused has claimed nothing";
+  EXPECT_EQ(commit(12, 9, {6}).told, kOk) << "a refused commit has registered no write";
   EXPECT_EQ(commit(13, 9, {7}, 2).told, kOk) << "the same key of another table";
   EXPECT_EQ(commit(14, 10, {7, 8}).told, kOk) << "a later snapshot sees it";
 }
 
-TEST_F(RecentWritesTest, WhoCommitsIsWaitedForAndDecidesIt) {
+TEST_F(RecentWritesTest, WaitsForConcurrentCommitOfSameRecord) {
   for (const bool committed : {true, false}) {
     SCOPED_TRACE(committed);
     const uint64_t first = committed ? 10 : 20;
     commit(first, first - 1, {7});
     const Commit& second = commit(first + 1, first - 1, {7, 9});
     const Commit& third = commit(first + 2, first - 1, {7});
-    EXPECT_EQ(commit(first + 3, first - 1, {9}).told, kOk) << "who waits has claimed nothing";
+    EXPECT_EQ(commit(first + 3, first - 1, {9}).told, kOk) << "a waiting commit has registered no write";
     end(first + 3, false);
     EXPECT_EQ(second.told, "waits");
     EXPECT_EQ(third.told, "waits");
     end(first, committed);
     EXPECT_EQ(second.told, committed ? kLost : kOk);
-    EXPECT_EQ(third.told, committed ? kLost : "waits") << "it is the second's now";
+    EXPECT_EQ(third.told, committed ? kLost : "waits") << "it conflicts with the second one now";
     end(first + 1, true);
     EXPECT_EQ(third.told, kLost);
   }
 }
 
-TEST_F(RecentWritesTest, ACommittedWriteAmongOthersEndsTheWait) {
+TEST_F(RecentWritesTest, CommittedConflictEndsTheWait) {
   commit(10, 9, {7});
   end(10, true);
   commit(11, 10, {8});
-  EXPECT_EQ(commit(12, 9, {7, 8}).told, kLost) << "no need to know what becomes of the other";
+  EXPECT_EQ(commit(12, 9, {7, 8}).told, kLost) << "the conflict is certain without the other outcome";
   EXPECT_EQ(commit(13, 9, {6, 8}).told, "waits");
   end(11, false);
   EXPECT_EQ(commits_[13].told, kOk);
 }
 
-TEST_F(RecentWritesTest, WhoHangsIsNotWaitedForForLong) {
+TEST_F(RecentWritesTest, StuckTransactionDelaysOthersForABoundedTime) {
   commit(10, 9, {7});
   const Commit& second = commit(11, 9, {7});
   const Commit& third = commit(12, 9, {7});
-  pass(RecentWrites::kMostWaitNs - 1);
+  pass(RecentWrites::kMaxWaitNs - 1);
   EXPECT_EQ(second.told, "waits");
   pass(1);
-  EXPECT_EQ(second.told, kOk) << "the storage node will tell";
-  EXPECT_EQ(third.told, kOk) << "all in one time, not one after the other";
+  EXPECT_EQ(second.told, kOk) << "the storage node decides";
+  EXPECT_EQ(third.told, kOk) << "they wait together, not one after the other";
   end(10, true);
-  EXPECT_EQ(commit(13, 9, {7}).told, "waits") << "the third has the place";
+  EXPECT_EQ(commit(13, 9, {7}).told, "waits") << "the third is the writer of the bucket";
   end(12, true);
   EXPECT_EQ(commits_[13].told, kLost);
 }
 
-TEST_F(RecentWritesTest, WhatIsCommittedIsKnownWhileTheNextOneCommits) {
+TEST_F(RecentWritesTest, CommittedVersionIsKnownDuringTheNextCommit) {
   commit(10, 9, {7});
   end(10, true);
   EXPECT_EQ(commit(20, 19, {7}).told, kOk);
-  EXPECT_EQ(commit(11, 9, {7}).told, kLost) << "whatever becomes of the other";
-  EXPECT_EQ(commit(21, 20, {7}).told, kOk) << "it is committed already, and only does not know it yet";
+  EXPECT_EQ(commit(11, 9, {7}).told, kLost) << "independently of the other outcome";
+  EXPECT_EQ(commit(21, 20, {7}).told, kOk) << "the other is committed, but has not learnt it yet";
   end(20, false);
   end(21, false);
   EXPECT_EQ(commit(12, 9, {7}).told, kLost);
   EXPECT_EQ(commit(22, 10, {7}).told, kOk);
 }
 
-// Far more records than places: what is forgotten lets a loser pass, to the storage node; nobody is refused who would
-// have won there.
-TEST_F(RecentWritesTest, NobodyIsRefusedWithoutReason) {
+// There are far more records than buckets. A conflict with a forgotten writer passes to the storage node. No
+// transaction is refused that the storage node would accept.
+TEST_F(RecentWritesTest, NoFalseConflicts) {
   loam::testing::Random random(loam::testing::test_seed(1));
-  std::map<uint64_t, uint64_t> newest;  // of a key: its last committed version
+  std::map<uint64_t, uint64_t> newest;  // last committed version of each key
   struct Run {
     uint64_t base;
     std::set<uint64_t> keys;
@@ -188,8 +188,8 @@ TEST_F(RecentWritesTest, NobodyIsRefusedWithoutReason) {
   EXPECT_GT(at_once, 500u);
   EXPECT_GT(waited, 500u);
   EXPECT_GT(after_a_wait, 100u);
-  EXPECT_LT(waiting.size(), 10u) << "each waits for one that is under way";
-  for (const auto& [id, commit] : commits_) commit.claim->end(false);
+  EXPECT_LT(waiting.size(), 10u) << "each waits for a commit that is under way";
+  for (const auto& [id, commit] : commits_) commit.in_flight->end(false);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ std::string node_name(const wire::NodeInfo& info) {
 
 Status records_lost(const wire::NodeInfo& info) {
   return {StatusCode::kUnavailable, node_name(info) +
-                                        " was started anew and has lost its records; its shards answer nothing until "
-                                        "an operator accepts that: loam node accept-loss " +
+                                        " was restarted and has lost its records; its shards refuse requests until "
+                                        "an operator accepts the loss: loam node accept-loss " +
                                         std::to_string(info.id.value)};
 }
 
@@ -51,14 +51,14 @@ void Session::ended() {
 void Session::on_error(const wire::Error& error) {
   switch (error.status.code()) {
     case StatusCode::kFenced:
-      return fenced(error.status);
-    case StatusCode::kUnknownOutcome:  // the answer is forgotten (R3)
+      return on_fenced(error.status);
+    case StatusCode::kUnknownOutcome:  // the server has dropped the answer (R3, idempotent requests within a session)
       return give_up(error.status);
     case StatusCode::kOverloaded:
       return events_.on_overload(error.retry_after_ns);
     case StatusCode::kUnavailable:
     case StatusCode::kWrongShard:
-      return manager_.refresh_soon();
+      return manager_.refresh_catalog_async();
     default:
       return;
   }
@@ -68,16 +68,17 @@ std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) 
   rpc::Channel::Options options;
   options.address = info.address;
   options.name = node_name(info);
-  options.greeting = [this, incarnation = info.incarnation](Buffer& out) {
+  options.startup_message = [this, incarnation = info.incarnation](Buffer& out) {
     wire::encode_message(wire::Attach{manager_.id(), manager_.manager_epoch(), incarnation, catalog_.cluster()}, 0,
                          out);
   };
-  // A node that went away may come back as another incarnation: only the catalog tells.
-  options.on_lost = [this](const Status&, bool) { manager_.refresh_soon(); };
-  options.on_ended = [this, id = info.id](const Status& status) {
-    if (status == StatusCode::kFenced) fenced(status);
-    if (status == StatusCode::kUnknownOutcome) give_up(status);  // the node has given up its answers (R3)
-    // A node of another cluster is at the address; the next request looks whether the right one is back.
+  // A storage node may return as another incarnation, which only the catalog shows.
+  options.on_disconnect = [this](const Status&, bool) { manager_.refresh_catalog_async(); };
+  options.on_rejected = [this, id = info.id](const Status& status) {
+    if (status == StatusCode::kFenced) on_fenced(status);
+    if (status == StatusCode::kUnknownOutcome) give_up(status);  // the storage node has dropped its answers (R3)
+    // A storage node of another cluster is at the address. The next request connects again, in case the right one is
+    // back.
     const auto at = nodes_.find(id);
     if (status != StatusCode::kWrongCluster || at == nodes_.end()) return;
     retire(at->second, status);
@@ -96,12 +97,12 @@ Result<rpc::Channel*> Session::node(NodeId id) {
   if (!status().ok()) return status();
   const wire::NodeInfo* info = catalog_.node(id);
   if (info == nullptr) {
-    return Status(StatusCode::kUnavailable, "no storage node has number " + std::to_string(id.value));
+    return Status(StatusCode::kUnavailable, "there is no storage node " + std::to_string(id.value));
   }
   if (info->state == wire::NodeState::kLost) return records_lost(*info);
   NodeChannel& node = nodes_[id];
   if (node.channel != nullptr && node.incarnation != info->incarnation) {
-    retire(node, {StatusCode::kUnavailable, node.channel->name() + " was started anew"});
+    retire(node, {StatusCode::kUnavailable, node.channel->name() + " was restarted"});
   }
   if (node.channel == nullptr) node = {info->incarnation, make_channel(*info), 0};
   return node.channel.get();
@@ -122,7 +123,7 @@ void Session::check_nodes() {
       ++at;
       continue;
     }
-    const Status anew(StatusCode::kUnavailable, at->second.channel->name() + " was started anew");
+    const Status anew(StatusCode::kUnavailable, at->second.channel->name() + " was restarted");
     retire(at->second, lost ? records_lost(*info) : anew);
     at = nodes_.erase(at);
   }
@@ -160,7 +161,7 @@ bool Session::idle() const {
   return !status().ok() && manager_.idle() && retired_.empty() && std::all_of(nodes_.begin(), nodes_.end(), rests);
 }
 
-SnapshotLease::~SnapshotLease() {
+RegisteredSnapshot::~RegisteredSnapshot() {
   worker_.call_without_fiber([this] { session_->manager().release(answer_.snapshot_number); });
 }
 

@@ -1,4 +1,4 @@
-// One session of the client with the cluster: the commit manager's side and the storage nodes'.
+// Session: one session of the client, with its channels to the commit manager and the storage nodes.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace loam::client {
 
-/// A registration at the commit manager and the channels to storage nodes that speak in its name. When it ends, on
-/// whatever side that is noticed first, all of it ends: what is open fails with the session's status. It never comes
-/// back; the engine opens another one.
+/// A registration at the commit manager, with the channels to the storage nodes that use it. When any server reports
+/// its end, the whole session ends: open requests fail with the session's status. It never opens again; the engine
+/// opens another session.
 ///
-/// Owner: the engine, and whoever began something under it (transactions, snapshots, scans). The worker's thread only,
-/// but for the destruction of an idle one.
+/// Owner: shared by the engine and the transactions, snapshots and scans that began under it. Threads: the worker
+/// thread only, except for the destruction of an idle session.
 class Session final : public std::enable_shared_from_this<Session> {
  public:
   /// `on_end` is called once, when it ends; `on_overload` for every answer that is kOverloaded.
@@ -42,25 +42,26 @@ class Session final : public std::enable_shared_from_this<Session> {
   SessionId id() const { return manager_.id(); }
   /// Ok while the session lives; kFenced when it has ended, kCancelled when the client was closed.
   const Status& status() const { return manager_.status(); }
-  /// Somebody says that the session is fenced.
-  void fenced(const Status& status) { manager_.end(status); }
-  /// This session must not go on: recovery will finish what it has left (R2).
+  /// A server has said that the session is fenced.
+  void on_fenced(const Status& status) { manager_.end(status); }
+  /// Gives the session up: recovery undoes its open transactions (R2, abort order).
   void give_up(const Status& status) { manager_.give_up(status); }
 
-  /// The channel to a node of the cached catalog. kUnavailable: no such node, or one that has lost its records; the
-  /// session's end.
+  /// The channel to a storage node of the cached catalog. kUnavailable: there is no such node, or it has lost its
+  /// records; the status of the session's end.
   Result<rpc::Channel*> node(NodeId id);
-  /// The channel to the node that owns a record.
+  /// The channel to the storage node that owns a record.
   Result<rpc::Channel*> owner(TableId table, Key key);
 
-  /// Gives what was sent to the nodes to the network now.
+  /// Passes the requests to the storage nodes to the network now.
   void flush();
 
-  /// Each round, before and after the poll.
+  /// Called in each round of the worker, before and after the poll.
   void before_poll();
   void after_poll(uint64_t now_ns);
+  /// The earliest deadline of a request under way.
   uint64_t earliest_deadline_ns() const;
-  /// It has ended and nothing of it is under way.
+  /// True if the session has ended and no request is under way.
   bool idle() const;
 
  private:
@@ -74,7 +75,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::unique_ptr<rpc::Channel> make_channel(const wire::NodeInfo& info);
   void on_error(const wire::Error& error);
   void ended();
-  /// Ends the channels to incarnations that the catalog does not know any more, or that have lost their records.
+  /// Ends the channels to incarnations that the catalog no longer has, or that have lost their records (R10, cluster
+  /// identity and incarnations).
   void check_nodes();
   void retire(NodeChannel& node, const Status& status);
 
@@ -86,27 +88,28 @@ class Session final : public std::enable_shared_from_this<Session> {
   ManagerSession manager_;
   uint64_t counted_resent_ = 0;  // of the commit manager's channel
   std::map<NodeId, NodeChannel> nodes_;
-  std::vector<std::unique_ptr<rpc::Channel>> retired_;  // of old incarnations, until nothing of theirs is under way
-  std::shared_ptr<const wire::Catalog> checked_;        // what check_nodes() saw last
+  std::vector<std::unique_ptr<rpc::Channel>>
+      retired_;  // channels to old incarnations, until no request of theirs is under way
+  std::shared_ptr<const wire::Catalog> checked_;  // the catalog that check_nodes() has checked
 };
 
-/// A read-only snapshot that is held until the object dies, on whatever thread.
-class SnapshotLease {
+/// Holds a registered snapshot open until the object is destroyed. Any thread may destroy it.
+class RegisteredSnapshot {
  public:
-  SnapshotLease(rpc::Worker& worker, std::shared_ptr<Session> session, BeginAnswer answer)
+  RegisteredSnapshot(rpc::Worker& worker, std::shared_ptr<Session> session, BeginResult answer)
       : worker_(worker), session_(std::move(session)), answer_(std::move(answer)) {}
-  ~SnapshotLease();
-  SnapshotLease(const SnapshotLease&) = delete;
-  SnapshotLease& operator=(const SnapshotLease&) = delete;
+  ~RegisteredSnapshot();
+  RegisteredSnapshot(const RegisteredSnapshot&) = delete;
+  RegisteredSnapshot& operator=(const RegisteredSnapshot&) = delete;
 
   const std::shared_ptr<const Snapshot>& snapshot() const { return answer_.snapshot; }
   const std::shared_ptr<Session>& session() const { return session_; }
-  const BeginAnswer& begun() const { return answer_; }
+  const BeginResult& begin_result() const { return answer_; }
 
  private:
   rpc::Worker& worker_;
   std::shared_ptr<Session> session_;
-  const BeginAnswer answer_;
+  const BeginResult answer_;
 };
 
 }  // namespace loam::client

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "client-lib/src/driver/driver_test_fixture.h"
+#include "client-lib/testing/driver_test_fixture.h"
 #ifdef LOAM_ASSERTIONS
 #include "common/base/pause_point.h"
 #endif
@@ -16,7 +16,7 @@
 namespace loam::client {
 namespace {
 
-/// A step of a transaction: the request that makes it.
+/// A step of a transaction, and its request.
 struct Step {
   Opcode opcode;
   WriteKind kind;
@@ -31,7 +31,7 @@ constexpr Step kSteps[] = {
 
 class SessionTest : public DriverTest {
  protected:
-  /// Adds one to the value of key 1.
+  /// Increments the value of key 1.
   Status increment(uint32_t attempts = 1) {
     return client_->run_transaction(
         [&](Transaction& tx) -> Status {
@@ -44,25 +44,25 @@ class SessionTest : public DriverTest {
     auto tx = client_->begin().value();
     return tx.get(*table_, Key(1))->int64(0);
   }
-  /// Every id that was given out is completed, and the node remembers nothing of it.
+  /// True if every id is completed and the node has dropped its intents.
   bool all_completed() {
     return eventually([&] {
-      const auto seen = cluster_.seen();
+      const auto seen = cluster_.observations();
       return seen.completed.size() == seen.begun && seen.intents.empty();
     });
   }
 };
 
-TEST_F(SessionTest, LostConnectionsFailNothing) {
+TEST_F(SessionTest, LostConnectionsFailNoCall) {
   cluster_.set_lease(100'000'000);
   connect({});
-  const auto before = cluster_.seen();
+  const auto before = cluster_.observations();
   prepare();
   int64_t expected = 5;
   for (const Step& step : kSteps) {
-    for (Fate fate : {Fate::kClose, Fate::kApplyAndClose, Fate::kLoseManager}) {
-      SCOPED_TRACE(std::string(step.name) + ", fate " + std::to_string(static_cast<int>(fate)));
-      at(step.opcode, step.kind, fate);
+    for (MutantResult action : {MutantResult::kClose, MutantResult::kApplyAndClose, MutantResult::kLoseManager}) {
+      SCOPED_TRACE(std::string(step.name) + ", action " + std::to_string(static_cast<int>(action)));
+      at(step.opcode, step.kind, action);
       const Status status = increment();
       EXPECT_TRUE(status.ok()) << status.to_string();
       ++expected;
@@ -71,7 +71,7 @@ TEST_F(SessionTest, LostConnectionsFailNothing) {
   }
   cluster_.set_script({});
   EXPECT_EQ(value(), expected);
-  const auto seen = cluster_.seen();
+  const auto seen = cluster_.observations();
   EXPECT_EQ(seen.executed_twice, 0u);
   EXPECT_EQ(seen.out_of_sequence, 0u);
   EXPECT_EQ(seen.opened, before.opened);
@@ -84,7 +84,7 @@ TEST_F(SessionTest, LostConnectionsFailNothing) {
   EXPECT_EQ(statistics.resumed, seen.resumed);
 }
 
-TEST_F(SessionTest, AnotherClustersCommitManagerIsRefusedUntilTheRightOneIsBack) {
+TEST_F(SessionTest, CommitManagerOfAnotherClusterIsRefusedUntilTheRightOneReturns) {
   prepare();
   const auto read = [&] {
     return client_->run_transaction([&](Transaction& tx) { return tx.get(*table_, Key(1)).status(); },
@@ -92,7 +92,7 @@ TEST_F(SessionTest, AnotherClustersCommitManagerIsRefusedUntilTheRightOneIsBack)
   };
   for (const bool compares : {true, false}) {
     SCOPED_TRACE(compares ? "it refuses the client" : "the client refuses it");
-    const size_t opened = cluster_.seen().opened;
+    const size_t opened = cluster_.observations().opened;
     cluster_.set_cluster({3, 4}, compares);
     cluster_.drop_connections(true);
     Status status;
@@ -102,19 +102,19 @@ TEST_F(SessionTest, AnotherClustersCommitManagerIsRefusedUntilTheRightOneIsBack)
     cluster_.set_cluster({1, 2}, true);
     ASSERT_TRUE(eventually([&] { return read().ok(); }));
     if (compares) {
-      EXPECT_EQ(cluster_.seen().opened, opened + 1) << "no session at the wrong one";
+      EXPECT_EQ(cluster_.observations().opened, opened + 1) << "no session at the wrong commit manager";
     }
   }
   EXPECT_EQ(value(), 5);
 }
 
-TEST_F(SessionTest, ANodeOfAnotherClusterIsRefusedUntilTheRightOneIsBack) {
+TEST_F(SessionTest, NodeOfAnotherClusterIsRefusedUntilTheRightOneReturns) {
   prepare();
   const auto read = [&] {
     return client_->run_transaction([&](Transaction& tx) { return tx.get(*table_, Key(1)).status(); },
                                     {.read_only = true, .retry = {.max_attempts = 1}});
   };
-  const size_t opened = cluster_.seen().opened;
+  const size_t opened = cluster_.observations().opened;
   for (int round = 0; round < 2; ++round) {
     cluster_.set_node_cluster({3, 4});
     cluster_.drop_connections(false);
@@ -124,14 +124,14 @@ TEST_F(SessionTest, ANodeOfAnotherClusterIsRefusedUntilTheRightOneIsBack) {
     ASSERT_TRUE(eventually([&] { return (status = read()).ok(); })) << status.to_string();
   }
   EXPECT_EQ(value(), 5);
-  EXPECT_EQ(cluster_.seen().opened, opened) << "it is the same session";
+  EXPECT_EQ(cluster_.observations().opened, opened) << "it is the same session";
 }
 
 #ifdef LOAM_ASSERTIONS
-/// Names of the pause points that a client passes, in order.
-class Passed {
+/// Records the names of the pause points that a client passes, in their order.
+class PausePointRecorder {
  public:
-  Passed() {
+  PausePointRecorder() {
     for (const char* name :
          {"client.commit.begun", "client.commit.writes_sent", "client.commit.writes_applied", "client.commit.completed",
           "client.commit.answered", "client.abort.failed", "client.abort.undo_decided", "client.abort.reverts_sent",
@@ -142,8 +142,8 @@ class Passed {
       }));
     }
   }
-  /// Those seen since the last call, when `last` and the application's answer are among them; without the latter, whose
-  /// place among the others is open.
+  /// Waits for `last` and the application's answer, and returns the names since the previous call, without the
+  /// answer, whose position is not determined.
   std::vector<std::string> until(const std::string& last) {
     std::vector<std::string> names;
     const auto seen = [&](const std::string& name) {
@@ -168,13 +168,13 @@ class Passed {
 
 TEST_F(SessionTest, PausePointsComeInTheOrderOfTheProtocol) {
   prepare();
-  Passed passed;
+  PausePointRecorder passed;
   ASSERT_TRUE(update().ok());
   std::vector<std::string> names = passed.until("client.commit.completed");
   EXPECT_EQ(names, (std::vector<std::string>{"client.commit.begun", "client.commit.writes_sent",
                                              "client.commit.writes_applied", "client.commit.completed"}));
 
-  // Key 2 is written, key 1 is a conflict: the transaction began before the last update, which is another client's.
+  // Key 2 is written, and key 1 conflicts: the transaction began before the last update, which another client made.
   const std::unique_ptr<Client> other = Client::connect(cluster_.address()).value();
   auto old = client_->begin().value();
   const Status changed = other->run_transaction(
@@ -201,114 +201,114 @@ TEST_F(SessionTest, PausePointsComeInTheOrderOfTheProtocol) {
 }
 #endif
 
-TEST_F(SessionTest, AConflictWithinTheClientIsFoundBeforeAnythingIsSent) {
+TEST_F(SessionTest, LocalConflictIsFoundBeforeWritesAreSent) {
   prepare();
   auto old = client_->begin().value();
   ASSERT_TRUE(update().ok());
   ASSERT_TRUE(old.update(*table_, Key(1), {Value::int64(9)}).ok());
   ASSERT_TRUE(old.insert(*table_, Key(2), {Value::int64(9)}).ok());
-  at(Opcode::kWrite, Fate::kFence);
+  at(Opcode::kWrite, MutantResult::kFence);
   EXPECT_EQ(old.commit().code(), StatusCode::kConflict);
   EXPECT_EQ(client_->statistics().conflicts, 1u);
-  EXPECT_EQ(client_->statistics().foreseen_conflicts, 1u);
+  EXPECT_EQ(client_->statistics().local_conflicts, 1u);
   EXPECT_EQ(client_->statistics().fenced, 0u);
   cluster_.set_script({});
-  EXPECT_TRUE(update().ok()) << "who sees the last write wins";
+  EXPECT_TRUE(update().ok()) << "a transaction that sees the last write commits";
 }
 
-TEST_F(SessionTest, FencedAtAnyStepATransactionIsRolledBackAndTheClientGoesOn) {
+TEST_F(SessionTest, FenceAtAnyStepRollsTheTransactionBack) {
   prepare();
   for (const Step& step : kSteps) {
     if (step.opcode == Opcode::kComplete) continue;  // below
     SCOPED_TRACE(step.name);
     const uint64_t opened = client_->statistics().sessions_opened;
-    at(step.opcode, step.kind, Fate::kFence);
+    at(step.opcode, step.kind, MutantResult::kFence);
     const Status status = increment();
     if (step.opcode == Opcode::kBegin) {
-      EXPECT_TRUE(status.ok()) << "nothing had begun: the begin goes to the next session; " << status.to_string();
+      EXPECT_TRUE(status.ok()) << "the begin is repeated under the next session; " << status.to_string();
     } else {
       EXPECT_EQ(status.code(), StatusCode::kFenced) << status.to_string();
     }
     EXPECT_TRUE(eventually([&] { return client_->session_open(); }));
     EXPECT_EQ(client_->statistics().sessions_opened, opened + 1);
     EXPECT_GT(client_->statistics().fenced, 0u);
-    if (step.opcode == Opcode::kWrite) break;  // the scripted cluster has no recovery to unlock the record
+    if (step.opcode == Opcode::kWrite) break;  // the scripted cluster has no recovery that reverts the record
   }
   EXPECT_EQ(client_->statistics().unknown_outcomes, 0u);
 }
 
-// R4: the session is fenced before or after the commit manager has accepted the commit; the answer is lost.
-TEST_F(SessionTest, OutcomesOfFencedCommitsAreAskedFor) {
+// The session is fenced before or after the commit manager has accepted the commit, and the answer is lost (R4).
+TEST_F(SessionTest, OutcomesOfFencedCommitsAreRequested) {
   prepare();
   const struct {
     Opcode opcode;
-    Fate fate;
-    wire::Outcome outcome;  // of what the commit manager has not accepted
+    MutantResult action;
+    wire::Outcome outcome;  // of commits that the commit manager has not accepted
     StatusCode expected;
-    bool asked;  // only if it may be committed
+    bool asked;  // true if the transaction may be committed
   } cases[] = {
-      {Opcode::kComplete, Fate::kFence, wire::Outcome::kForgotten, StatusCode::kFenced, false},
-      {Opcode::kComplete, Fate::kCloseAndFence, wire::Outcome::kAborted, StatusCode::kFenced, true},
-      {Opcode::kComplete, Fate::kCloseAndFence, wire::Outcome::kForgotten, StatusCode::kUnknownOutcome, true},
-      {Opcode::kComplete, Fate::kApplyAndFence, wire::Outcome::kAborted, StatusCode::kOk, true},
-      {Opcode::kWrite, Fate::kFence, wire::Outcome::kForgotten, StatusCode::kFenced, false},
-      {Opcode::kWrite, Fate::kApplyAndFence, wire::Outcome::kForgotten, StatusCode::kFenced, false},
+      {Opcode::kComplete, MutantResult::kFence, wire::Outcome::kForgotten, StatusCode::kFenced, false},
+      {Opcode::kComplete, MutantResult::kCloseAndFence, wire::Outcome::kAborted, StatusCode::kFenced, true},
+      {Opcode::kComplete, MutantResult::kCloseAndFence, wire::Outcome::kForgotten, StatusCode::kUnknownOutcome, true},
+      {Opcode::kComplete, MutantResult::kApplyAndFence, wire::Outcome::kAborted, StatusCode::kOk, true},
+      {Opcode::kWrite, MutantResult::kFence, wire::Outcome::kForgotten, StatusCode::kFenced, false},
+      {Opcode::kWrite, MutantResult::kApplyAndFence, wire::Outcome::kForgotten, StatusCode::kFenced, false},
   };
   uint64_t key = 10;
   for (const auto& c : cases) {
     SCOPED_TRACE(key);
     cluster_.set_outcome(c.outcome);
-    at(c.opcode, c.fate);
-    const size_t asked = cluster_.count(Opcode::kAskOutcomes);
+    at(c.opcode, c.action);
+    const size_t asked = cluster_.count(Opcode::kGetOutcomes);
     const Status status =
         client_->run_transaction([&](Transaction& tx) { return tx.insert(*table_, Key(key), {Value::int64(1)}); },
                                  {.read_only = false, .retry = {.max_attempts = 1}});
     EXPECT_EQ(status.code(), c.expected) << status.to_string();
-    EXPECT_EQ(cluster_.count(Opcode::kAskOutcomes) > asked, c.asked);
+    EXPECT_EQ(cluster_.count(Opcode::kGetOutcomes) > asked, c.asked);
     ++key;
   }
   EXPECT_EQ(client_->statistics().unknown_outcomes, 1u);
   EXPECT_EQ(client_->statistics().resolved, 2u);
-  EXPECT_EQ(cluster_.count(Opcode::kRevert), 0u) << "what stays is recovery's work";
+  EXPECT_EQ(cluster_.count(Opcode::kRevert), 0u) << "recovery does the rest";
 }
 
-TEST_F(SessionTest, AForgottenOutcomeIsUnknown) {
-  connect(hasty());
+TEST_F(SessionTest, ForgottenOutcomeIsUnknown) {
+  connect(short_timeouts());
   prepare();
   cluster_.set_outcome(wire::Outcome::kForgotten);
-  at(Opcode::kComplete, Fate::kDrop);
+  at(Opcode::kComplete, MutantResult::kDrop);
   EXPECT_EQ(update().code(), StatusCode::kUnknownOutcome);
   EXPECT_EQ(client_->statistics().unknown_outcomes, 1u);
   EXPECT_EQ(client_->statistics().resolved, 0u);
 }
 
-TEST_F(SessionTest, PendingOutcomesAreAskedForAgain) {
+TEST_F(SessionTest, PendingOutcomesAreRequestedAgain) {
   prepare();
   cluster_.set_outcome(wire::Outcome::kPending);
-  at(Opcode::kComplete, Fate::kCloseAndFence);
+  at(Opcode::kComplete, MutantResult::kCloseAndFence);
   std::atomic<bool> ended{false};
   Status status;
   Task task = client_->spawn([&] {
     status = increment();
-    ended.store(true, std::memory_order_release);  // pairs with nothing: join() orders what matters
+    ended.store(true, std::memory_order_release);  // polled only; join() orders the rest
   });
-  ASSERT_TRUE(eventually([&] { return cluster_.count(Opcode::kAskOutcomes) >= 3; }));
+  ASSERT_TRUE(eventually([&] { return cluster_.count(Opcode::kGetOutcomes) >= 3; }));
   EXPECT_FALSE(ended.load(std::memory_order_acquire));
   cluster_.set_outcome(wire::Outcome::kCommitted);
   task.join();
   EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
-TEST_F(SessionTest, OutcomesThatStayPendingAreUnknownAfterTheCommitDeadline) {
-  connect(hasty());
+TEST_F(SessionTest, PendingOutcomeIsUnknownAfterTheCommitDeadline) {
+  connect(short_timeouts());
   prepare();
   cluster_.set_outcome(wire::Outcome::kPending);
-  at(Opcode::kComplete, Fate::kCloseAndFence);
+  at(Opcode::kComplete, MutantResult::kCloseAndFence);
   EXPECT_EQ(increment().code(), StatusCode::kUnknownOutcome);
   EXPECT_EQ(client_->statistics().unknown_outcomes, 1u);
 }
 
-TEST_F(SessionTest, WhatBeganUnderAnEndedSessionSaysSo) {
+TEST_F(SessionTest, CallsOfAnEndedSessionFailWithFenced) {
   prepare();
   auto reading = client_->begin().value();
   auto writing = client_->begin().value();
@@ -327,31 +327,31 @@ TEST_F(SessionTest, WhatBeganUnderAnEndedSessionSaysSo) {
   EXPECT_EQ(scan.code(), StatusCode::kFenced) << scan.status().to_string();
   EXPECT_TRUE(eventually([&] { return client_->session_open() && client_->session() > before; }));
   EXPECT_EQ(value(), 5);
-  EXPECT_EQ(cluster_.count(Opcode::kWrite), 1u) << "nothing was sent for a transaction that cannot commit";
+  EXPECT_EQ(cluster_.count(Opcode::kWrite), 1u) << "no write was sent for a transaction that cannot commit";
 }
 
-TEST_F(SessionTest, RunTransactionGoesOnUnderTheNextSession) {
+TEST_F(SessionTest, RunTransactionContinuesUnderTheNextSession) {
   prepare();
-  at(Opcode::kRead, Fate::kFence);
+  at(Opcode::kRead, MutantResult::kFence);
   cluster_.refuse_opens(3);  // the commit manager recovers
   const Status status = increment(32);
   EXPECT_TRUE(status.ok()) << status.to_string();
   EXPECT_EQ(value(), 6);
-  EXPECT_EQ(cluster_.seen().opened, 2u);
+  EXPECT_EQ(cluster_.observations().opened, 2u);
   EXPECT_EQ(client_->statistics().fenced, 1u);
 }
 
-TEST_F(SessionTest, PlainAccessGoesOnUnderTheNextSession) {
+TEST_F(SessionTest, PlainAccessContinuesUnderTheNextSession) {
   PlainTable plain = client_->plain(client_->open_table("plain").value()).value();
   ASSERT_TRUE(plain.insert(Key(1), {Value::int64(1)}).ok());
   cluster_.fence();
   EXPECT_EQ(plain.get(Key(1))->int64(0), 1);
   cluster_.fence();
-  EXPECT_TRUE(plain.insert(Key(2), {Value::int64(2)}).ok()) << "it was refused, so it may be repeated";
-  EXPECT_EQ(cluster_.seen().opened, 3u);
+  EXPECT_TRUE(plain.insert(Key(2), {Value::int64(2)}).ok()) << "the refused write had no effect, so it was repeated";
+  EXPECT_EQ(cluster_.observations().opened, 3u);
 }
 
-TEST_F(SessionTest, LeasesAreRenewedAndNameTheSnapshotsHeld) {
+TEST_F(SessionTest, LeaseRenewalNamesHeldSnapshots) {
   cluster_.set_lease(40'000'000);
   connect({});
   auto held = client_->begin({.read_only = true, .retry = {}}).value();
@@ -360,18 +360,19 @@ TEST_F(SessionTest, LeasesAreRenewedAndNameTheSnapshotsHeld) {
   }
   const size_t before = cluster_.count(Opcode::kRenewSession);
   EXPECT_TRUE(eventually([&] { return cluster_.count(Opcode::kRenewSession) >= before + 3; }));
-  const auto renewal = cluster_.seen().renewal;
+  const auto renewal = cluster_.observations().renewal;
   ASSERT_EQ(renewal.held.size(), 1u);
   EXPECT_EQ(renewal.newest, renewal.held[0] + 1);
 }
 
 TEST_F(SessionTest, RequestsBeyondTheServersWindowWait) {
-  at(Opcode::kBegin, Fate::kHold);
+  at(Opcode::kBegin, MutantResult::kHold);
   Task first = client_->spawn([&] { static_cast<void>(client_->begin()); });
   ASSERT_TRUE(eventually([&] { return cluster_.count(Opcode::kBegin) == 1; }));
   std::atomic<int> begun{0};
   Task others = client_->spawn([&] {
-    for (int i = 0; i < 200; ++i) begun += client_->begin().ok() ? 1 : 0;  // a message each, and one to give it back
+    for (int i = 0; i < 200; ++i)
+      begun += client_->begin().ok() ? 1 : 0;  // one message for each begin, and one to give its id back
   });
   const size_t window = wire::kManagerReplyWindow.requests;
   const auto requests = [&] { return cluster_.count(Opcode::kBegin) + cluster_.count(Opcode::kComplete); };
@@ -381,10 +382,10 @@ TEST_F(SessionTest, RequestsBeyondTheServersWindowWait) {
   others.join();
   first.join();
   EXPECT_EQ(begun, 200);
-  EXPECT_EQ(cluster_.seen().out_of_sequence, 0u);
+  EXPECT_EQ(cluster_.observations().out_of_sequence, 0u);
 }
 
-TEST_F(SessionTest, NodesThatLostTheirRecordsAreNamedAtOnce) {
+TEST_F(SessionTest, NodeThatLostItsRecordsIsNamedAtOnce) {
   prepare();
   auto tx = client_->begin().value();
   cluster_.set_node(wire::NodeState::kLost, Incarnation(2));
@@ -398,7 +399,7 @@ TEST_F(SessionTest, NodesThatLostTheirRecordsAreNamedAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(2));
 }
 
-TEST_F(SessionTest, ReadsFollowANodeThatWasStartedAnew) {
+TEST_F(SessionTest, ReadsFollowARestartedNode) {
   prepare();
   auto tx = client_->begin().value();
   cluster_.set_node(wire::NodeState::kLive, Incarnation(2));
@@ -406,19 +407,19 @@ TEST_F(SessionTest, ReadsFollowANodeThatWasStartedAnew) {
   EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5);
 }
 
-TEST_F(SessionTest, BeginsBeyondTheLimitWaitAndThenAreRefused) {
-  ClientOptions options = hasty();
+TEST_F(SessionTest, BeginsBeyondTheLimitWaitAndAreThenRefused) {
+  ClientOptions options = short_timeouts();
   options.max_transactions = 2;
   options.max_waiting_begins = 1;
   connect(options);
   auto first = client_->begin().value();
   auto second = client_->begin().value();
   const auto late = client_->begin();
-  EXPECT_EQ(late.code(), StatusCode::kOverloaded) << "waited in vain";
+  EXPECT_EQ(late.code(), StatusCode::kOverloaded) << "it waited until its time-out";
   std::atomic<bool> begun{false};
   Task waiting = client_->spawn([&] { begun = client_->begin().ok(); });
   client_->yield();
-  EXPECT_EQ(client_->begin().code(), StatusCode::kOverloaded) << "one waits already";
+  EXPECT_EQ(client_->begin().code(), StatusCode::kOverloaded) << "another begin waits already";
   EXPECT_TRUE(first.abort().ok());
   waiting.join();
   EXPECT_TRUE(begun);
@@ -426,7 +427,7 @@ TEST_F(SessionTest, BeginsBeyondTheLimitWaitAndThenAreRefused) {
   EXPECT_TRUE(client_->begin({.read_only = true, .retry = {}}).ok()) << "read-only ones are not counted";
 }
 
-TEST_F(SessionTest, AScanThatIsTurnedAwayWaitsAsLongAsItIsTold) {
+TEST_F(SessionTest, RefusedScanWaitsForTheAdvisedTime) {
   Query all;
   all.with_key = true;
   const auto started = std::chrono::steady_clock::now();
@@ -442,7 +443,7 @@ TEST_F(SessionTest, AScanThatIsTurnedAwayWaitsAsLongAsItIsTold) {
   EXPECT_EQ(client_->statistics().overloaded, 2u);
 }
 
-TEST_F(SessionTest, AChunkOutsideOfWhatAScanOffersEndsTheConnection) {
+TEST_F(SessionTest, ChunkOutsideOfTheOfferedMemoryEndsTheConnection) {
   Query all;
   all.with_key = true;
   cluster_.set_scan_slot(ScanOptions().credits);
@@ -450,11 +451,12 @@ TEST_F(SessionTest, AChunkOutsideOfWhatAScanOffersEndsTheConnection) {
   ASSERT_TRUE(stream.ok()) << stream.status().to_string();
   const Status status = stream->collect().status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_NE(status.message().find("slot 8, which it was not offered"), std::string_view::npos) << status.to_string();
+  EXPECT_NE(status.message().find("slot 8, which the client has not offered"), std::string_view::npos)
+      << status.to_string();
 }
 
-TEST_F(SessionTest, AManagerThatStaysAwayIsReported) {
-  connect(hasty());
+TEST_F(SessionTest, UnreachableCommitManagerIsReported) {
+  connect(short_timeouts());
   cluster_.fence();
   cluster_.refuse_opens(SIZE_MAX);
   EXPECT_EQ(client_->begin().code(), StatusCode::kUnavailable);

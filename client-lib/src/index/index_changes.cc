@@ -33,25 +33,25 @@ Writes writes_of(const WriteBuffer& buffer, const Table& fields) {
   return writes;
 }
 
-/// Writes, and the reading of what they change.
-struct Reading {
+/// The writes of one index, with the pending reads of the records that they change.
+struct PendingReads {
   Writes writes;
-  std::shared_ptr<PointReads> reads{};  // nothing: they insert
+  std::shared_ptr<PointReads> reads{};  // null: all writes are inserts
 };
 
-Reading start_reading(const IndexUser& user, const IndexKeys& keys, const WriteBuffer& buffer) {
-  Reading reading{writes_of(buffer, keys.fields())};
+PendingReads start_reading(const IndexContext& context, const IndexKeys& keys, const WriteBuffer& buffer) {
+  PendingReads reading{writes_of(buffer, keys.fields())};
   std::vector<Key> old;
   for (const auto& [record, write] : reading.writes) {
     if (write->kind != WriteKind::kInsert) old.push_back(record);
   }
   if (old.empty()) return reading;
-  reading.reads = std::make_shared<PointReads>(user.engine, user.session, keys.fields(), user.snapshot);
+  reading.reads = std::make_shared<PointReads>(context.engine, context.session, keys.fields(), context.snapshot);
   reading.reads->start(old);
   return reading;
 }
 
-Result<std::vector<WrittenRecord>> finish_reading(const IndexKeys& keys, const Reading& reading) {
+Result<std::vector<WrittenRecord>> finish_reading(const IndexKeys& keys, const PendingReads& reading) {
   const auto& [writes, reads] = reading;
   if (reads != nullptr) reads->wait();
   std::vector<WrittenRecord> written;
@@ -60,8 +60,8 @@ Result<std::vector<WrittenRecord>> finish_reading(const IndexKeys& keys, const R
     WrittenRecord made{record, {}, {}};
     std::optional<Record> before;
     if (write->kind != WriteKind::kInsert) {
-      Result<Record> read = reads->take(next++);
-      if (read.code() == StatusCode::kNotFound) continue;  // its write is commit's error
+      Result<Record> read = reads->take_result(next++);
+      if (read.code() == StatusCode::kNotFound) continue;  // commit() returns the error of this write
       if (!read.ok()) return read.status();
       before.emplace(std::move(read).value());
       LOAM_ASSIGN_OR_RETURN(made.before, keys.key_of(before->view(), record));
@@ -84,38 +84,38 @@ Status too_large(const Index& index, size_t max_bytes) {
 
 }  // namespace
 
-Result<std::vector<WrittenRecord>> written_records(const IndexUser& user, const IndexKeys& keys,
+Result<std::vector<WrittenRecord>> written_records(const IndexContext& context, const IndexKeys& keys,
                                                    const WriteBuffer& writes) {
-  return finish_reading(keys, start_reading(user, keys, writes));
+  return finish_reading(keys, start_reading(context, keys, writes));
 }
 
-Result<std::vector<wire::IndexChange>> index_changes(const IndexUser& user, const WriteBuffer& writes) {
-  struct OfIndex {
+Result<std::vector<wire::IndexChange>> index_changes(const IndexContext& context, const WriteBuffer& writes) {
+  struct IndexReads {
     TableId index;
     std::shared_ptr<const IndexKeys> keys;
-    Reading reading;
+    PendingReads reading;
   };
-  std::vector<OfIndex> all;  // read in one round trip
-  for (const auto& [table, indexes] : user.indexes.of_table) {
+  std::vector<IndexReads> all;  // started first, so that they share one round trip
+  for (const auto& [table, indexes] : context.indexes.of_table) {
     if (!writes.writes_to(table)) continue;
     for (const Index& index : indexes) {
-      // Nobody will read it any more: only what it kept apart would be missed.
+      // A damaged index is never read again. Only its uniqueness would be missed, so others need no maintenance.
       if (index.damaged() && !index.unique()) continue;
-      LOAM_ASSIGN_OR_RETURN(const auto keys, user.trees.keys(index));
-      if (index.damaged() && !writes_of(writes, keys->fields()).empty()) return damaged_index(index.name());
-      all.push_back({index.id(), keys, start_reading(user, *keys, writes)});
+      LOAM_ASSIGN_OR_RETURN(const auto keys, context.trees.keys(index));
+      if (index.damaged() && !writes_of(writes, keys->fields()).empty()) return damaged_index_error(index.name());
+      all.push_back({index.id(), keys, start_reading(context, *keys, writes)});
     }
   }
   std::vector<wire::IndexChange> changes;
   size_t room = writes.max_bytes() - writes.bytes();
-  const auto add = [&](const OfIndex& of, Key record, bool take, IndexKeys::TreeKey&& key) -> Status {
+  const auto add = [&](const IndexReads& of, Key record, bool take, IndexKeys::TreeKey&& key) -> Status {
     const size_t bytes = kTransactionBytesPerRecord + key.bytes.size();
     if (bytes > room) return too_large(of.keys->index(), writes.max_bytes());
     room -= bytes;
     changes.push_back({of.index, record, take, key.shared, std::move(key.bytes)});
     return ok_status();
   };
-  for (const OfIndex& of : all) {
+  for (const IndexReads& of : all) {
     LOAM_ASSIGN_OR_RETURN(std::vector<WrittenRecord> written, finish_reading(*of.keys, of.reading));
     for (WrittenRecord& record : written) {
       if (record.before && record.after && record.before->bytes == record.after->bytes) continue;

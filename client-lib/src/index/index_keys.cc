@@ -54,7 +54,7 @@ Result<IndexKeys::TreeKey> IndexKeys::key_of(const RowView& row, Key record) con
   if (encoded.ok() && !key.shared) append_record(record, key.bytes);
   if (encoded.ok() && key.bytes.size() > bdtree::kMaxKeyBytes) {
     encoded = {StatusCode::kInvalidArgument, "a key of " + std::to_string(key.bytes.size()) +
-                                                 " bytes, the record's own included; an index's have at most " +
+                                                 " bytes, including the record's own; keys of indexes have at most " +
                                                  std::to_string(bdtree::kMaxKeyBytes)};
   }
   if (!encoded.ok()) {
@@ -63,7 +63,7 @@ Result<IndexKeys::TreeKey> IndexKeys::key_of(const RowView& row, Key record) con
   return key;
 }
 
-Result<std::optional<std::string>> IndexKeys::exact(std::span<const Value> values) const {
+Result<std::optional<std::string>> IndexKeys::unique_key(std::span<const Value> values) const {
   if (!shares(values)) return std::optional<std::string>();
   std::string key;
   const Status encoded = codec_.encode(values, key);
@@ -82,10 +82,10 @@ Status IndexKeys::encode(const IndexBound& bound, std::string& out) const {
   if (!encoded.ok()) return named(encoded);
   if (!bound.record) return ok_status();
   if (bound.prefix) {
-    return named({StatusCode::kInvalidArgument, "a bound with a record has whole values, not a beginning"});
+    return named({StatusCode::kInvalidArgument, "a bound with a record cannot be a prefix"});
   }
   if (bound.values.size() != codec_.parts().size()) {
-    return named({StatusCode::kInvalidArgument, "a bound with a record has all values of the index"});
+    return named({StatusCode::kInvalidArgument, "a bound with a record needs values of all fields of the index"});
   }
   if (!shares(bound.values)) append_record(*bound.record, out);
   return ok_status();
@@ -96,7 +96,7 @@ Result<IndexKeys::Bounds> IndexKeys::bounds(const IndexRange& range) const {
   if (range.from) {
     LOAM_RETURN_IF_ERROR(encode(*range.from, bounds.from));
     if (range.from->record && shares(range.from->values)) {
-      bounds.first = Bounds::Cut{bounds.from, *range.from->record, range.from->inclusive};
+      bounds.first = Bounds::RecordBound{bounds.from, *range.from->record, range.from->inclusive};
     } else if (!range.from->inclusive) {
       bounds.from = bdtree::after_prefix(bounds.from);
       bounds.empty = bounds.from.empty();
@@ -105,7 +105,7 @@ Result<IndexKeys::Bounds> IndexKeys::bounds(const IndexRange& range) const {
   if (range.to) {
     LOAM_RETURN_IF_ERROR(encode(*range.to, bounds.to));
     const bool divides = range.to->record && shares(range.to->values);
-    if (divides) bounds.last = Bounds::Cut{bounds.to, *range.to->record, range.to->inclusive};
+    if (divides) bounds.last = Bounds::RecordBound{bounds.to, *range.to->record, range.to->inclusive};
     if (divides || range.to->inclusive) {
       bounds.to = bdtree::after_prefix(bounds.to);
     } else {

@@ -1,4 +1,4 @@
-// The keys of an index's tree.
+// IndexKeys: computes the keys of an index's tree.
 #pragma once
 
 #include <optional>
@@ -18,32 +18,39 @@
 
 namespace loam::client {
 
-/// From records and ranges to keys of the tree. A key is the values of the index's fields, and behind them the record's
-/// own key (8 bytes, the most significant first), unless the index is unique and none of the values is NULL: then all
-/// entries of the values are *shared* under one key (R28).
+/// Converts records and ranges to keys of an index's tree.
 ///
-/// Immutable, a value type.
+/// A key consists of the values of the index's fields and the record's own key (8 bytes, the most significant first).
+/// In a unique index the keys of values without NULL do not contain the record: such a key is *shared*, and all
+/// entries of the values lie under it (R28, unique indexes).
+///
+/// A value type, immutable.
 class IndexKeys {
  public:
+  /// The keys of this index.
   static Result<IndexKeys> make(const Index& index);
 
+  /// A key of the tree. Shared: the key does not contain the record.
   struct TreeKey {
     std::string bytes;
     bool shared = false;
   };
 
   const Index& index() const { return index_; }
-  /// The table, reduced to the index's fields in their order.
+  /// The projection of the table to the index's fields, in their order.
   const Table& fields() const { return fields_; }
 
-  /// Of a record with `row`, of fields(). kInvalidArgument, which names index and record: the values are too long.
+  /// Returns the key of a record from its `row` of fields(). kInvalidArgument, with index and record in the message:
+  /// the values are too long.
   Result<TreeKey> key_of(const RowView& row, Key record) const;
-  /// All values of a unique index, none of them NULL; nothing: others, the key is not one but a range.
-  Result<std::optional<std::string>> exact(std::span<const Value> values) const;
+  /// Returns the shared key of these values. Nothing: the index is not unique, values are missing, or one is NULL, so
+  /// that the values name a range instead of one key.
+  Result<std::optional<std::string>> unique_key(std::span<const Value> values) const;
 
-  /// [from, to) in the tree; no `to`: no bound. At a shared key a bound with a record divides the records.
+  /// A range [from, to) of keys; an empty `to` is no bound. A bound with a record (IndexBound::record) at a shared
+  /// key divides the entries under this key.
   struct Bounds {
-    struct Cut {
+    struct RecordBound {
       std::string key;
       Key record;
       bool inclusive = true;
@@ -52,8 +59,8 @@ class IndexKeys {
     std::string from;
     std::string to;
     bool empty = false;
-    std::optional<Cut> first{};
-    std::optional<Cut> last{};
+    std::optional<RecordBound> first{};
+    std::optional<RecordBound> last{};
 
     bool contain(std::string_view key, Key record) const {
       if (empty || key < from || (!to.empty() && key >= to)) return false;
@@ -63,18 +70,19 @@ class IndexKeys {
       return !last || key != last->key || (last->inclusive ? record <= last->record : record < last->record);
     }
   };
-  /// kInvalidArgument names the index: values of other types, or too many; a record without all values; a beginning
-  /// that is no text or blob.
+  /// Converts a range. kInvalidArgument, with the index in the message: values of other types, or too many values; a
+  /// bound with a record that does not have all values; a prefix that is not a text or blob.
   Result<Bounds> bounds(const IndexRange& range) const;
 
-  /// Whose entries a key of the tree holds; nothing: it is shared. kMalformed.
+  /// Returns the record that a key of the tree contains. Nothing: the key is shared. kMalformed: the key is too
+  /// short.
   Result<std::optional<Key>> record_of(std::string_view key) const;
 
  private:
   IndexKeys(Index index, Table fields, bdtree::KeyCodec codec, bool nullable)
       : index_(std::move(index)), fields_(std::move(fields)), codec_(std::move(codec)), nullable_(nullable) {}
 
-  /// That records of these values are shared under their key.
+  /// True if the key of these values is shared.
   bool shares(std::span<const Value> values) const;
   Status encode(const IndexBound& bound, std::string& out) const;
   Status named(const Status& status) const;

@@ -16,7 +16,7 @@ namespace {
 using namespace std::string_view_literals;
 using testing::Random;
 
-struct Stored {
+struct StoredRecord {
   std::vector<Value> values;
   Key record;
 };
@@ -40,7 +40,7 @@ Index random_index(Random& random) {
   return index_of(std::move(fields), std::move(parts), random.one_in(2));
 }
 
-/// One of few, so that many are equal or begin each other.
+/// One of few values, so that many are equal or prefixes of each other.
 Value random_value(Random& random, const Field& field) {
   if (field.nullable && random.one_in(5)) return Value::null();
   if (field.type == FieldType::kInt16) return Value::int16(static_cast<int16_t>(random.below(3)));
@@ -53,16 +53,16 @@ Value random_value(Random& random, const Field& field) {
   return field.type == FieldType::kText ? Value::text(bytes) : Value::blob(as_bytes(bytes));
 }
 
-Stored random_stored(Random& random, const Index& index) {
-  Stored stored{{}, Key(random.below(4))};
+StoredRecord random_stored(Random& random, const Index& index) {
+  StoredRecord stored{{}, Key(random.below(4))};
   for (const Field& field : index.table().schema().fields()) stored.values.push_back(random_value(random, field));
   return stored;
 }
 
-/// An end that is often near to what is stored.
-std::optional<IndexBound> random_bound(Random& random, const Index& index, const std::vector<Stored>& all) {
+/// A bound that is often close to the stored values.
+std::optional<IndexBound> random_bound(Random& random, const Index& index, const std::vector<StoredRecord>& all) {
   if (random.one_in(4)) return std::nullopt;
-  Stored near = random.one_in(4) ? random_stored(random, index) : all[random.below(all.size())];
+  StoredRecord near = random.one_in(4) ? random_stored(random, index) : all[random.below(all.size())];
   IndexBound bound{std::move(near.values), random.one_in(2)};
   if (random.one_in(2)) {
     bound.record = near.record;
@@ -79,15 +79,15 @@ std::optional<IndexBound> random_bound(Random& random, const Index& index, const
 
 int sign(auto a, auto b) { return a < b ? -1 : b < a ? 1 : 0; }
 
-/// The order of two values, written down apart from the product's.
+/// The order of two values, independent of the product's code.
 int plain_order(const Value& a, const Value& b) {
   if (a.is_null() || b.is_null()) return sign(!a.is_null(), !b.is_null());
   if (a.type() == FieldType::kInt16) return sign(a.as_int64(), b.as_int64());
   return sign(a.as_text(), b.as_text());
 }
 
-/// Before the bound, at it or behind it.
-int side_of(const Index& index, const Stored& stored, const IndexBound& bound) {
+/// The position relative to the bound: before it, at it, or behind it.
+int side_of(const Index& index, const StoredRecord& stored, const IndexBound& bound) {
   for (size_t i = 0; i < bound.values.size(); ++i) {
     const bool open = bound.prefix && i + 1 == bound.values.size();
     if (open && !stored.values[i].is_null() && stored.values[i].as_text().starts_with(bound.values[i].as_text())) break;
@@ -97,13 +97,13 @@ int side_of(const Index& index, const Stored& stored, const IndexBound& bound) {
   return bound.record ? sign(stored.record.value, bound.record->value) : 0;
 }
 
-bool belongs(const Index& index, const Stored& stored, const IndexRange& range) {
+bool belongs(const Index& index, const StoredRecord& stored, const IndexRange& range) {
   const int from = range.from ? side_of(index, stored, *range.from) : 1;
   const int to = range.to ? side_of(index, stored, *range.to) : -1;
   return (from > 0 || (from == 0 && range.from->inclusive)) && (to < 0 || (to == 0 && range.to->inclusive));
 }
 
-IndexKeys::TreeKey key_of(const IndexKeys& keys, const Stored& stored) {
+IndexKeys::TreeKey key_of(const IndexKeys& keys, const StoredRecord& stored) {
   RowBuilder builder(keys.fields().schema());
   for (size_t i = 0; i < stored.values.size(); ++i) EXPECT_TRUE(builder.set(i, stored.values[i]).ok());
   const Bytes row = builder.finish().value();
@@ -124,7 +124,7 @@ TEST(IndexKeys, ModelOfRanges) {
   for (int round = 0; round < 500; ++round) {
     const Index index = random_index(random);
     const IndexKeys keys = IndexKeys::make(index).value();
-    std::vector<Stored> all;
+    std::vector<StoredRecord> all;
     std::vector<IndexKeys::TreeKey> stored_keys;
     for (int i = 0; i < 20; ++i) {
       all.push_back(random_stored(random, index));
@@ -149,11 +149,11 @@ TEST(IndexKeys, ModelOfRanges) {
     }
   }
   EXPECT_GT(found, 20'000u);
-  EXPECT_GT(begun, 500u) << "between two beginnings";
-  EXPECT_GT(divided, 500u) << "bounds with a record at keys that records share";
+  EXPECT_GT(begun, 500u) << "bounds that are prefixes";
+  EXPECT_GT(divided, 500u) << "bounds with a record at shared keys";
 }
 
-TEST(IndexKeys, RefusesWhatIsNoBeginning) {
+TEST(IndexKeys, RejectsInvalidPrefixes) {
   const Index index = index_of({{"n", FieldType::kInt16, false}, {"t", FieldType::kText, true}}, {{0}, {1}}, false);
   const IndexKeys keys = IndexKeys::make(index).value();
   const struct {
@@ -167,7 +167,7 @@ TEST(IndexKeys, RefusesWhatIsNoBeginning) {
       {{{Value::int16(1), Value::blob({})}, true, {}, true}, "key part 2 is of type text, not blob"},
       {{{Value::null(), Value::text("a")}, true, {}, true}, "key part 1 (int16) is NULL"},
       {{{Value::int16(1), Value::text("a"), Value::text("b")}, true, {}, true}, "3 values for a key of 2 parts"},
-      {{{Value::int16(1), Value::text("a")}, true, Key(3), true}, "a bound with a record has whole values"},
+      {{{Value::int16(1), Value::text("a")}, true, Key(3), true}, "a bound with a record cannot be a prefix"},
   };
   for (const auto& [bound, why] : cases) {
     for (const IndexRange& range : {IndexRange{.from = bound}, IndexRange{.to = bound}}) {

@@ -1,4 +1,4 @@
-// Records by an index, as a transaction sees them.
+// Reads of records by an index, as a transaction sees them.
 #pragma once
 
 #include <span>
@@ -12,15 +12,16 @@
 
 namespace loam::client {
 
-/// Up to the range's limit of records in it, in its order: those that the snapshot sees, as the transaction's own
-/// writes (`own`) have left them. Each entry's record is read and looked at again (R27), so that a trace of what was
-/// never committed can cost time and nothing else. In a fiber.
-Result<std::vector<Record>> index_range(const IndexUser& user, const Index& index, const IndexRange& range,
+/// Returns the records of a range in its order, up to its limit: the records of the snapshot, changed by the
+/// transaction's own writes (`own`). Each entry is checked against its record (R27, index entries), so a stale entry
+/// or one of an aborted transaction costs time and never a wrong answer. In a fiber.
+Result<std::vector<Record>> index_range(const IndexContext& context, const Index& index, const IndexRange& range,
                                         const WriteBuffer& own);
 
-/// For each of `values` the record that has these in a unique index: kNotFound. All round trips are made together.
-/// kInvalidArgument: the index is not unique, or not all its values are given, or one of them is NULL.
-std::vector<Result<Record>> index_find(const IndexUser& user, const Index& index,
+/// Returns, for each of `values`, the record that has these values in a unique index; kNotFound if there is none.
+/// Makes all round trips together. In a fiber. kInvalidArgument: the index is not unique, a value is missing, or a
+/// value is NULL.
+std::vector<Result<Record>> index_find(const IndexContext& context, const Index& index,
                                        std::span<const std::vector<Value>> values, const WriteBuffer& own);
 
 }  // namespace loam::client

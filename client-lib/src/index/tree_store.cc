@@ -17,10 +17,10 @@ namespace {
 using bdtree::StoredNode;
 using bdtree::TreeNodeId;
 
-/// Numbers that one draw takes: a node is split far more seldom than it is changed. Whoever undoes or removes may have
-/// to, so draws take the room for undo: a few bytes.
-constexpr uint64_t kNumbers = 256;
-/// Others' swaps take a round trip.
+/// Node ids that one draw of the counter takes. Splits are far rarer than changes. An undo or a removal may need an
+/// id for a merge, so draws may use the reserve for undo (R6, room before the claim); they need a few bytes.
+constexpr uint64_t kIdsPerBlock = 256;
+/// Waits after a conflict at a tree node; a swap of another client takes about a round trip.
 constexpr RetryOptions kSwapRetry{.max_attempts = 0, .initial_backoff_ns = 20'000, .max_backoff_ns = 2'000'000};
 
 }  // namespace
@@ -30,14 +30,14 @@ TreeStore::TreeStore(Engine& engine, const Table& nodes, std::shared_ptr<Session
       engine_(engine),
       nodes_(nodes),
       session_(std::move(session)),
-      numbers_(engine, "tree " + std::to_string(nodes.id().value), kNumbers, Reserve::kUndo) {}
+      node_ids_(engine, "tree " + std::to_string(nodes.id().value), kIdsPerBlock, Reserve::kUndo) {}
 
 Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::string& name) {
-  LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created,
-                        engine.change_catalog<wire::TableCreated>(
+  LOAM_ASSIGN_OR_RETURN(const wire::CreateTableReply created,
+                        engine.change_catalog<wire::CreateTableReply>(
                             wire::CreateTable{name, TableKind::kNonTransactional, wire::index_node_schema()}));
   if (created.table.schema != wire::index_node_schema()) {
-    return Status(StatusCode::kMalformed, "table " + name + " was made with another schema than was asked for");
+    return Status(StatusCode::kMalformed, "table " + name + " was created with another schema than requested");
   }
   auto store = std::make_shared<TreeStore>(engine, make_table(created.table), nullptr);
   LOAM_RETURN_IF_ERROR(store->prepare());
@@ -45,23 +45,25 @@ Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::st
 }
 
 Status TreeStore::prepare() {
-  LOAM_RETURN_IF_ERROR(numbers_.open());  // first: a tree that is there has its numbers
-  numbers_open_ = true;
+  LOAM_RETURN_IF_ERROR(node_ids_.open());  // the counter first, so that every tree has its counter
+  node_ids_open_ = true;
   Status made = bdtree::Tree::create(*this);
   return made.code() == StatusCode::kAlreadyExists ? ok_status() : made;
 }
 
 std::vector<Result<StoredNode>> TreeStore::read(std::span<const Key> keys) {
-  const auto session = session_ != nullptr ? session_ : engine_.present();
-  // On behalf of a transaction: entries that its snapshot sees may be gone when its session is over.
-  const auto under = session_ != nullptr ? PointReads::UnderSession::kOne : PointReads::UnderSession::kAny;
-  auto reads = std::make_shared<PointReads>(engine_, session, nodes_, under);
+  const auto session = session_ != nullptr ? session_ : engine_.current_session();
+  // Reads for a transaction must not go on under another session: when the session is over, the snapshot is released,
+  // and entries that it sees may be removed.
+  const auto policy =
+      session_ != nullptr ? PointReads::SessionPolicy::kSameSession : PointReads::SessionPolicy::kAnySession;
+  auto reads = std::make_shared<PointReads>(engine_, session, nodes_, policy);
   reads->start(keys);
   reads->wait();
   std::vector<Result<StoredNode>> nodes;
   nodes.reserve(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) {
-    const Result<Record> record = reads->take(i);
+    const Result<Record> record = reads->take_result(i);
     nodes.push_back(record.ok() ? decode(record->version(), record->bytes()) : record.status());
   }
   return nodes;
@@ -80,15 +82,16 @@ Result<Version> TreeStore::insert(TreeNodeId id, Bytes base, Bytes delta, Reserv
 
 Result<TreeNodeId> TreeStore::new_id() {
   const auto draw = [&]() -> Result<uint64_t> {
-    // A counter that was lost begins again nowhere: it would give numbers that the tree has had. [R31]
-    if (!numbers_open_) LOAM_RETURN_IF_ERROR(numbers_.open(Counter::Impl::IfAbsent::kRefuse));  // twice is once
-    numbers_open_ = true;
-    return numbers_.next();
+    // A lost counter is never created again, because it would hand out ids that the tree has used (R31, structure
+    // changes of the Bd-tree).
+    if (!node_ids_open_) LOAM_RETURN_IF_ERROR(node_ids_.open(Counter::Impl::IfAbsent::kFail));  // idempotent
+    node_ids_open_ = true;
+    return node_ids_.next();
   };
   const auto number = draw();
   if (number.ok()) return TreeNodeId(bdtree::kRoot.value + *number);
   if (number.code() != StatusCode::kNotFound) return number.status();
-  // To a commit, kNotFound would say that a record is not there.
+  // A commit would take kNotFound as an answer about a record.
   return Status(StatusCode::kMalformed, "the counter of its nodes was lost");
 }
 
@@ -96,7 +99,7 @@ uint64_t TreeStore::owner() { return session_ != nullptr ? session_->id().value 
 
 void TreeStore::defer(std::function<void()> work) {
   if (engine_.closing()) return;
-  engine_.spawn_own([self = shared_from_this(), work = std::move(work)] { work(); }, [] {});
+  engine_.spawn_background([self = shared_from_this(), work = std::move(work)] { work(); }, [] {});
 }
 
 void TreeStore::back_off(uint32_t attempt) {

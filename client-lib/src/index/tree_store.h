@@ -1,4 +1,4 @@
-// The nodes of a Bd-tree, as a client reads and writes them.
+// TreeStore: the store of a Bd-tree's nodes in a client.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,20 @@
 
 namespace loam::client {
 
-/// Reads and writes nodes in the name of a session of the client; a counter of the cluster gives their numbers.
+/// Reads and writes tree nodes under a session of the client. A counter of the cluster gives the node ids.
 ///
-/// Owner and life: shared by whoever opens the tree over it and by deferred work, which may end later; made and used in
-/// fibers of the engine's worker, which outlives it.
+/// Owner and life: shared by the user of the tree and by deferred work, which may end later. The engine outlives it.
+/// Threads: the worker thread, in fibers.
 class TreeStore final : public bdtree::NodeStore, public std::enable_shared_from_this<TreeStore> {
  public:
-  /// The table of that name, made if it does not exist. kAlreadyExists: a table of another schema.
+  /// Opens the table of that name as a store with a tree; creates both if they do not exist. kAlreadyExists: the
+  /// table has another schema.
   static Result<std::shared_ptr<TreeStore>> open(Engine& engine, const std::string& name);
-  /// `nodes` has the schema of wire::index_node_schema(). `session`: the only one that may write, and on whose
-  /// transactions' behalf it reads; null: the client's present one, whichever that is.
+  /// `nodes` has the schema wire::index_node_schema(). `session`: the only session under which the store reads and
+  /// writes; null: the client's current session at each call.
   TreeStore(Engine& engine, const Table& nodes, std::shared_ptr<Session> session);
 
-  /// Makes an empty tree in it, and the counter that its nodes' numbers come from, if there is none.
+  /// Creates an empty tree and the counter of its node ids, unless they exist.
   Status prepare();
 
   Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) override;
@@ -45,8 +46,8 @@ class TreeStore final : public bdtree::NodeStore, public std::enable_shared_from
   Engine& engine_;
   const Table nodes_;
   const std::shared_ptr<Session> session_;
-  Counter::Impl numbers_;
-  bool numbers_open_ = false;
+  Counter::Impl node_ids_;
+  bool node_ids_open_ = false;
 };
 
 }  // namespace loam::client

@@ -8,8 +8,8 @@
 
 #include <loam/bdtree/tree.h>
 
-#include "client-lib/src/api/cluster_test_fixture.h"
-#include "client-lib/src/api/open_tree_store.h"
+#include "client-lib/testing/cluster_test_fixture.h"
+#include "client-lib/testing/open_tree_store.h"
 #include "common/testing/random.h"
 
 namespace loam::client {
@@ -48,14 +48,14 @@ class TreeStoreTest : public ClusterTest {
   };
 };
 
-TEST_F(TreeStoreTest, OneTreeForAllWhoOpenIt) {
+TEST_F(TreeStoreTest, AllOpenersShareOneTree) {
   Process first, second;
   ASSERT_TRUE(first.client->run([&] { return first.tree->insert("k", "v"); }).ok());
   EXPECT_EQ(second.client->run([&] { return second.tree->find("k"); }).value(), "v");
   EXPECT_EQ(second.client->run([&] { return second.tree->insert("k", "w"); }).code(), StatusCode::kAlreadyExists);
 }
 
-TEST_F(TreeStoreTest, ATableOfAnotherKindIsRefused) {
+TEST_F(TreeStoreTest, RejectsTableOfAnotherKind) {
   ASSERT_TRUE(client_
                   ->create_table(tree_name(), TableKind::kNonTransactional,
                                  Schema::make({{"a", FieldType::kInt32, false}}).value())
@@ -73,7 +73,7 @@ TEST_F(TreeStoreTest, DeferredWorkKeepsTheStore) {
       store->defer([&, raw = store.get()] {
         ++begun;
         client_->sleep_for(5'000'000);
-        // As posts and merges do: more of their kind, when the tree's owner has gone.
+        // As posts and merges do, the work defers more work after the owner of the tree is gone.
         for (int more = 0; more < 10; ++more) raw->defer([&] { ++begun, ++ended; });
         ++ended;
       });
@@ -108,7 +108,7 @@ TEST_F(TreeStoreTest, FourClientsOnOneTreeLoseNothing) {
       for (size_t f = 0; f < kFibers; ++f) {
         tasks.push_back(process.client->spawn([&, c, f] {
           for (uint64_t i = 0; i < kInserts; ++i) {
-            // All go into the same leaves, and every fourth goes away again.
+            // All clients insert into the same leaves, and erase every fourth key again.
             const std::string mine = key(i * kClients * kFibers + c * kFibers + f);
             ASSERT_TRUE(process.tree->insert(mine, std::to_string(c)).ok());
             if (i % 4 == 0) {
@@ -140,7 +140,7 @@ TEST_F(TreeStoreTest, FourClientsOnOneTreeLoseNothing) {
       EXPECT_NE(n / (kClients * kFibers) % 4, 0u) << entry.key << " was erased";
     }
   });
-  // What is deferred runs in fibers of the client: let it end.
+  // Deferred work runs in fibers of the client. Wait for its end.
   EXPECT_TRUE(testing::eventually(
       [&] { return last.client->run([&] { return last.tree->check_invariants(); }).value().empty(); }));
 }

@@ -15,7 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How often a handler that waits looks whether its call was cancelled (by the caller, or because the server stops).
+/// Interval at which a waiting handler checks whether its call was cancelled, by the caller or because the server
+/// stops.
 constexpr auto kCancelCheck = 20ms;
 
 class Service final : public admin::ClusterAdmin::Service {
@@ -24,7 +25,7 @@ class Service final : public admin::ClusterAdmin::Service {
 
   grpc::Status ListTables(grpc::ServerContext* context, const admin::ListTablesRequest* request,
                           admin::ListTablesReply* reply) override {
-    const auto catalog = look<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
+    const auto catalog = read_core<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
     if (!catalog.ok()) return to_grpc(catalog.status());
     fill(*catalog, request->with_system(), *reply);
     return grpc::Status::OK;
@@ -32,7 +33,7 @@ class Service final : public admin::ClusterAdmin::Service {
 
   grpc::Status DescribeTable(grpc::ServerContext* context, const admin::DescribeTableRequest* request,
                              admin::Table* reply) override {
-    const auto catalog = look<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
+    const auto catalog = read_core<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
     if (!catalog.ok()) return to_grpc(catalog.status());
     return to_grpc(fill(*catalog, request->name(), *reply));
   }
@@ -41,7 +42,7 @@ class Service final : public admin::ClusterAdmin::Service {
                            admin::CreateTableReply* reply) override {
     const auto create = from_proto(*request);
     if (!create.ok()) return to_grpc(create.status());
-    const auto created = ask<wire::TableCreated>(
+    const auto created = call_core<wire::CreateTableReply>(
         context, [table = create.value()](Core& core, auto done) { core.create_table(table, std::move(done)); });
     if (!created.ok()) return to_grpc(created.status());
     fill(created->table, *reply->mutable_table());
@@ -52,7 +53,7 @@ class Service final : public admin::ClusterAdmin::Service {
 
   grpc::Status DropTable(grpc::ServerContext* context, const admin::DropTableRequest* request,
                          admin::DropTableReply* reply) override {
-    const auto dropped = ask<wire::TableDropped>(context, [name = request->name()](Core& core, auto done) {
+    const auto dropped = call_core<wire::DropTableReply>(context, [name = request->name()](Core& core, auto done) {
       core.drop_table(wire::DropTable{name}, std::move(done));
     });
     if (!dropped.ok()) return to_grpc(dropped.status());
@@ -62,7 +63,7 @@ class Service final : public admin::ClusterAdmin::Service {
 
   grpc::Status ListNodes(grpc::ServerContext* context, const admin::ListNodesRequest*,
                          admin::ListNodesReply* reply) override {
-    const auto nodes = look<std::vector<NodeStatus>>(context, [](const Core& core) { return core.nodes(); });
+    const auto nodes = read_core<std::vector<NodeStatus>>(context, [](const Core& core) { return core.nodes(); });
     if (!nodes.ok()) return to_grpc(nodes.status());
     for (const NodeStatus& node : nodes.value()) fill(node, *reply->add_nodes());
     return grpc::Status::OK;
@@ -70,7 +71,7 @@ class Service final : public admin::ClusterAdmin::Service {
 
   grpc::Status GetShardMap(grpc::ServerContext* context, const admin::GetShardMapRequest*,
                            admin::ShardMap* reply) override {
-    const auto catalog = look<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
+    const auto catalog = read_core<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
     if (!catalog.ok()) return to_grpc(catalog.status());
     fill(catalog->shards, *reply);
     return grpc::Status::OK;
@@ -79,8 +80,8 @@ class Service final : public admin::ClusterAdmin::Service {
   grpc::Status AcceptLoss(grpc::ServerContext* context, const admin::AcceptLossRequest* request,
                           admin::AcceptLossReply*) override {
     const NodeId node(request->node());
-    // A Result has a value; this one says nothing.
-    const auto accepted = ask<std::monostate>(context, [node](Core& core, auto done) {
+    // Result needs a value; this one has no meaning.
+    const auto accepted = call_core<std::monostate>(context, [node](Core& core, auto done) {
       core.accept_loss(node, [done = std::move(done)](const Status& status) {
         done(status.ok() ? Result<std::monostate>(std::monostate()) : Result<std::monostate>(status));
       });
@@ -90,7 +91,8 @@ class Service final : public admin::ClusterAdmin::Service {
 
   grpc::Status ListSessions(grpc::ServerContext* context, const admin::ListSessionsRequest*,
                             admin::ListSessionsReply* reply) override {
-    const auto sessions = look<std::vector<SessionStatus>>(context, [](const Core& core) { return core.sessions(); });
+    const auto sessions =
+        read_core<std::vector<SessionStatus>>(context, [](const Core& core) { return core.sessions(); });
     if (!sessions.ok()) return to_grpc(sessions.status());
     for (const SessionStatus& session : sessions.value()) fill(session, *reply->add_sessions());
     return grpc::Status::OK;
@@ -102,7 +104,7 @@ class Service final : public admin::ClusterAdmin::Service {
       commit::Statistics statistics;
       std::string address;
     };
-    const auto health = look<Health>(
+    const auto health = read_core<Health>(
         context, [this](const Core& core) { return Health{core.ready(), core.statistics(), backend_.address()}; });
     if (!health.ok()) return to_grpc(health.status());
     reply->set_ready(health->ready);
@@ -122,8 +124,8 @@ class Service final : public admin::ClusterAdmin::Service {
       ManagerStatistics statistics;
       std::vector<Orphan> orphans;
     };
-    const auto numbers =
-        look<Numbers>(context, [this](const Core& core) { return Numbers{backend_.statistics(core), core.orphans()}; });
+    const auto numbers = read_core<Numbers>(
+        context, [this](const Core& core) { return Numbers{backend_.statistics(core), core.orphans()}; });
     if (!numbers.ok()) return to_grpc(numbers.status());
     fill(numbers->statistics, *reply);
     const size_t listed = std::min(numbers->orphans.size(), kMaxListedOrphans);
@@ -136,10 +138,10 @@ class Service final : public admin::ClusterAdmin::Service {
   }
 
  private:
-  /// Posts `start`, which calls its second argument once, now or later; waits for that.
+  /// Posts `start`, and waits until it has called its second argument, which it does once, at once or later.
   template <class T, class Start>
-  Result<T> ask(grpc::ServerContext* context, Start start) {
-    // Shared with the core's callback, which may come after this call has given up.
+  Result<T> call_core(grpc::ServerContext* context, Start start) {
+    // Shared with the callback of the core, which may come after this handler has timed out.
     const auto answer = std::make_shared<std::promise<Result<T>>>();
     std::future<Result<T>> future = answer->get_future();
     const bool posted = backend_.post([start = std::move(start), answer](Core& core) mutable {
@@ -148,10 +150,11 @@ class Service final : public admin::ClusterAdmin::Service {
     if (!posted) return Status(StatusCode::kUnavailable, "the commit manager is stopping");
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(backend_.timeout_ns);
     while (future.wait_for(kCancelCheck) != std::future_status::ready) {
-      if (context->IsCancelled()) return Status(StatusCode::kCancelled, "the call was cancelled; a change goes on");
+      if (context->IsCancelled())
+        return Status(StatusCode::kCancelled, "the call was cancelled; a change that has started continues");
       if (std::chrono::steady_clock::now() > deadline) {
         return Status(StatusCode::kUnknownOutcome,
-                      "storage nodes have not answered yet; the change goes on, ask again to learn its outcome");
+                      "storage nodes have not answered yet; the change continues, ask again for its outcome");
       }
     }
     try {
@@ -161,10 +164,10 @@ class Service final : public admin::ClusterAdmin::Service {
     }
   }
 
-  /// The same for what the core can tell at once.
+  /// Posts a question that the core answers at once, and waits for the answer.
   template <class T, class Look>
-  Result<T> look(grpc::ServerContext* context, Look look) {
-    return ask<T>(context, [look = std::move(look)](Core& core, const auto& done) { done(look(core)); });
+  Result<T> read_core(grpc::ServerContext* context, Look look) {
+    return call_core<T>(context, [look = std::move(look)](Core& core, const auto& done) { done(look(core)); });
   }
 
   const AdminBackend backend_;

@@ -1,4 +1,4 @@
-// gRPC administration of the cluster.
+// The gRPC server for the administration of the cluster.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,34 @@
 
 namespace loam::commit {
 
-/// What the administration needs of the server. Called on gRPC's threads.
+/// The functions of the server that the administration calls, on gRPC's threads.
 struct AdminBackend {
-  /// Runs a task on the server's thread; false if the server is stopping: the task never runs.
+  /// Runs a task on the server thread. False: the server is stopping, and the task never runs.
   std::function<bool(std::function<void(Core&)>)> post;
-  /// From inside a task: the core's counters and the transport's.
+  /// Returns the counters of the core and the transport. Called from within a task.
   std::function<ManagerStatistics(const Core&)> statistics;
-  /// Data path, as it was bound; from inside a task.
+  /// Returns the bound address of the data path. Called from within a task.
   std::function<std::string()> address;
-  uint64_t timeout_ns = 0;
+  uint64_t timeout_ns = 0;  ///< ManagerOptions::admin_timeout_ns
 };
 
-/// Role: answers ClusterAdmin (proto/loam/commit/admin.proto). A handler translates, posts to the state machine, and
-/// waits; it decides nothing. Owner: CommitManager. Threads: gRPC's own; the public functions from one.
+/// Serves ClusterAdmin (proto/loam/commit/admin.proto). A handler translates the request, posts it to the state
+/// machine, and waits; it decides nothing. Owner: CommitManager. Threads: gRPC's own; one thread calls the public
+/// functions.
 class AdminServer {
  public:
-  /// Listens on "host:port"; port 0 takes a free one. kUnavailable if the port is in use.
+  /// Listens on "host:port"; port 0 takes a free port. kUnavailable: the port is in use.
   static Result<std::unique_ptr<AdminServer>> start(const std::string& address, AdminBackend backend);
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
 
-  /// What the health service says: clients are let in. Any thread.
+  /// Sets the answer of the health service: true while clients are served. Any thread.
   void set_serving(bool serving);
-  /// Takes no more calls; those that still wait for storage nodes are cancelled. Idempotent.
+  /// Refuses further calls, and cancels those that wait for storage nodes. Idempotent.
   void stop();
 
-  /// With the port that was taken.
+  /// Returns the address with the actual port.
   const std::string& address() const;
 
  private:

@@ -1,4 +1,4 @@
-// The administration of commit managers in the simulator: there is none.
+// A stand-in for the administration in the simulator, which has none.
 #include "commit-manager/src/admin/admin_server.h"
 
 namespace loam::commit {
@@ -9,8 +9,7 @@ struct AdminServer::Impl {
 
 // NOLINTBEGIN(performance-unnecessary-value-param): as the real one takes them
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, AdminBackend) {
-  return Status(StatusCode::kInvalidArgument,
-                "nothing is administered in the simulator, not at " + address + " either");
+  return Status(StatusCode::kInvalidArgument, "the simulator has no administration, so none can listen at " + address);
 }
 // NOLINTEND(performance-unnecessary-value-param)
 

@@ -10,7 +10,7 @@
 
 namespace loam::commit {
 
-// The numbers are the same on both sides.
+// The enumerators have the same numbers on both sides.
 static_assert(admin::INT16 == static_cast<int>(FieldType::kInt16) && admin::BLOB == static_cast<int>(FieldType::kBlob));
 static_assert(admin::TRANSACTIONAL == static_cast<int>(TableKind::kTransactional) &&
               admin::NON_TRANSACTIONAL == static_cast<int>(TableKind::kNonTransactional));
@@ -69,8 +69,8 @@ Status fill(const wire::Catalog& from, std::string_view name, admin::Table& to) 
   }
   if (table->index) {
     const auto of = std::ranges::find(from.tables, table->index.table, &wire::TableInfo::id);
-    return {StatusCode::kNoSuchTable,
-            std::string(name) + " is no table but an index" + (of == from.tables.end() ? "" : " of table " + of->name)};
+    return {StatusCode::kNoSuchTable, std::string(name) + " is an index" +
+                                          (of == from.tables.end() ? "" : " of table " + of->name) + ", not a table"};
   }
   fill(*table, to);
   fill_indexes(from, *table, to);
@@ -144,7 +144,7 @@ Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request) {
   create.name = request.name();
   if (request.kind() != admin::TRANSACTIONAL && request.kind() != admin::NON_TRANSACTIONAL) {
     return Status(StatusCode::kInvalidArgument,
-                  "table " + request.name() + ": say whether it is TRANSACTIONAL or NON_TRANSACTIONAL");
+                  "table " + request.name() + ": choose the kind TRANSACTIONAL or NON_TRANSACTIONAL");
   }
   create.kind = static_cast<TableKind>(request.kind());
   std::vector<Field> fields;

@@ -1,4 +1,4 @@
-// Between the core's types and those of Protocol Buffers.
+// Conversions between the types of the core and those of Protocol Buffers.
 #pragma once
 
 #include <string_view>
@@ -12,20 +12,20 @@
 
 namespace loam::commit {
 
-/// Orphans that one StatisticsReply lists.
+/// Upper bound on the orphans that one StatisticsReply lists.
 inline constexpr size_t kMaxListedOrphans = 1'000;
 
-/// Without indexes.
+/// Converts a table, without its indexes.
 void fill(const wire::TableInfo& from, admin::Table& to);
-/// All tables, each with its indexes.
+/// Converts all tables, each with its indexes.
 void fill(const wire::Catalog& from, bool with_system, admin::ListTablesReply& to);
-/// One table with its indexes. kNoSuchTable, also for an index's name.
+/// Converts one table with its indexes. kNoSuchTable: the table does not exist, or the name is that of an index.
 Status fill(const wire::Catalog& from, std::string_view name, admin::Table& to);
 void fill(const NodeStatus& from, admin::Node& to);
 void fill(const SessionStatus& from, admin::Session& to);
 void fill(const wire::ShardMap& from, admin::ShardMap& to);
 void fill(const ManagerStatistics& from, admin::StatisticsReply& to);
-/// kInvalidArgument: a field without a type, or what Schema::make() refuses.
+/// Converts a request. kInvalidArgument: a field has no type, or Schema::make() refuses the schema.
 Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request);
 
 }  // namespace loam::commit

@@ -73,7 +73,7 @@ TEST(AdminConvert, DescribesATableWithItsIndexesAndNoIndex) {
   expect_indexes(table);
   const Status index = fill(catalog(), "by_owner", table);
   EXPECT_EQ(index.code(), StatusCode::kNoSuchTable);
-  EXPECT_EQ(index.message(), "by_owner is no table but an index of table accounts");
+  EXPECT_EQ(index.message(), "by_owner is an index of table accounts, not a table");
   EXPECT_EQ(fill(catalog(), "nothing", table).code(), StatusCode::kNoSuchTable);
 }
 
@@ -87,7 +87,7 @@ TEST(AdminConvert, TellsWhereTheCommitLogIsAndWhatRecoveryWaitsFor) {
   ManagerStatistics statistics;
   statistics.core.log_accepted = 12;
   statistics.core.log_flushed = 10;
-  statistics.core.log_cut = 7;
+  statistics.core.log_truncated_up_to = 7;
   statistics.core.log_bytes = 300;
   statistics.recovery.intents = 5;
   statistics.recovery.waiting = {{NodeId(2), 3}};
@@ -96,7 +96,7 @@ TEST(AdminConvert, TellsWhereTheCommitLogIsAndWhatRecoveryWaitsFor) {
   const auto core = numbers(reply.statistics());
   EXPECT_EQ(core.at("log_accepted"), 12u);
   EXPECT_EQ(core.at("log_flushed"), 10u);
-  EXPECT_EQ(core.at("log_cut"), 7u);
+  EXPECT_EQ(core.at("log_truncated_up_to"), 7u);
   EXPECT_EQ(core.at("log_bytes"), 300u);
   EXPECT_EQ(numbers(reply.recovery().statistics()).at("intents"), 5u);
   ASSERT_EQ(reply.recovery().waiting_size(), 1);

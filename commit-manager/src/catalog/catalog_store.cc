@@ -23,7 +23,7 @@ std::string field_text(const Field& field) {
   return field.name + " " + std::string(to_string(field.type)) + (field.nullable ? " null" : "");
 }
 
-/// The first difference, for people.
+/// Describes the first difference between two schemas, for error messages.
 std::string difference(const Schema& present, const Schema& asked) {
   const size_t common = std::min(present.size(), asked.size());
   for (size_t i = 0; i < common; ++i) {
@@ -46,7 +46,7 @@ Status check_name(std::string_view name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const auto rest = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-'; };
   if (!letter(name.front()) || !std::all_of(name.begin(), name.end(), rest)) {
-    return refuse("must start with a letter or '_' and go on with letters, digits, '_', '-' and '.' (ASCII)");
+    return refuse("must start with a letter or '_' and continue with letters, digits, '_', '-' and '.' (ASCII)");
   }
   if (wire::is_system_name(name)) {
     return refuse("names that start with '" + std::string(wire::kSystemPrefix) + "' are kept for Loam's own tables");
@@ -58,7 +58,7 @@ Status check_name(std::string_view name) {
 
 CatalogStore::CatalogStore(const CoreOptions& options) : options_(options), next_table_(wire::kFirstUserTableId.value) {
   for (const wire::TableInfo& table : wire::system_tables()) {
-    tables_.emplace(table.name, Found{table, false});
+    tables_.emplace(table.name, TableEntry{table, false});
     table_bytes_ += encoded_bytes(table);
   }
   shards_.owners.resize(wire::kVirtualShards);
@@ -112,12 +112,12 @@ Status CatalogStore::check_index(const wire::CreateTable& request) const {
   return ok_status();
 }
 
-const CatalogStore::Found* CatalogStore::find(std::string_view name) const {
+const CatalogStore::TableEntry* CatalogStore::find(std::string_view name) const {
   const auto at = tables_.find(name);
   return at == tables_.end() ? nullptr : &at->second;
 }
 
-Status CatalogStore::same(const wire::TableInfo& table, const wire::CreateTable& request) {
+Status CatalogStore::check_same_definition(const wire::TableInfo& table, const wire::CreateTable& request) {
   const auto refuse = [&](const std::string& why) {
     return Status(StatusCode::kAlreadyExists,
                   "table " + table.name + " exists with another definition: " + why +
@@ -148,9 +148,9 @@ Result<wire::TableInfo> CatalogStore::add(const wire::CreateTable& request) {
   }
   ++next_table_;
   ++revision_;
-  ++told_revision_;
+  ++node_catalog_revision_;
   table_bytes_ += bytes;
-  tables_.emplace(table.name, Found{table, true});
+  tables_.emplace(table.name, TableEntry{table, true});
   return table;
 }
 
@@ -166,12 +166,12 @@ void CatalogStore::remove(std::string_view name) {
   LOAM_CHECK(at != tables_.end(), "only a known table is removed");
   table_bytes_ -= encoded_bytes(at->second.table);
   if (at->second.pending) {
-    ++revision_;  // storage nodes are not shown it any more
+    ++revision_;  // storage nodes do not get the pending table any more
   } else {
     changed();
   }
   tables_.erase(at);
-  ++told_revision_;
+  ++node_catalog_revision_;
 }
 
 bool CatalogStore::known_table(TableId table) const {
@@ -195,7 +195,7 @@ std::vector<std::string> CatalogStore::unfinished_indexes() const {
   return names;
 }
 
-size_t CatalogStore::damage_indexes() {
+size_t CatalogStore::mark_indexes_damaged() {
   size_t damaged = 0;
   for (auto& [name, found] : tables_) {
     if (!found.table.index || found.pending || found.table.index.state() != wire::IndexState::kReady) continue;
@@ -248,7 +248,7 @@ Result<CatalogStore::Registration> CatalogStore::register_node(const wire::Regis
     return refuse(StatusCode::kFenced, "incarnation " + std::to_string(request.incarnation.value) +
                                            " of the storage node at " + request.address +
                                            (node == nullptr ? " is not known" : " has been replaced by a newer one") +
-                                           "; end this process, and start it anew if it is still wanted");
+                                           "; end this process, and start it again if it is still needed");
   }
   if (node == nullptr) {
     if (nodes_.size() >= kMaxNodes) {
@@ -285,7 +285,7 @@ void CatalogStore::accept_loss(NodeId node) {
   ++revision_;
 }
 
-void CatalogStore::loss_told(NodeId node) {
+void CatalogStore::finish_loss(NodeId node) {
   set_state(nodes_[node.value - 1], wire::NodeState::kLive);
   changed();
 }
@@ -308,7 +308,7 @@ void CatalogStore::save(DurableState& state) const {
     state.nodes.push_back({node.info.id, node.info.incarnation, node.info.address, node.info.admin_address,
                            node.capacity_bytes, node.memory_lost, starts_[node.info.id.value - 1]});
   }
-  state.dealt = dealt_;
+  state.shards_assigned = shards_assigned_;
   state.shards = shards_;
 }
 
@@ -317,7 +317,7 @@ void CatalogStore::restore(const DurableState& state) {
   next_table_ = state.next_table.value;
   version_ = state.version;
   for (const wire::TableInfo& table : state.tables) {
-    tables_.emplace(table.name, Found{table, false});
+    tables_.emplace(table.name, TableEntry{table, false});
     table_bytes_ += encoded_bytes(table);
   }
   for (const DurableNode& stored : state.nodes) {
@@ -328,7 +328,7 @@ void CatalogStore::restore(const DurableState& state) {
     starts_.push_back(stored.start);
     set_state(node, node.memory_lost ? wire::NodeState::kLost : wire::NodeState::kLive);
   }
-  dealt_ = state.dealt;
+  shards_assigned_ = state.shards_assigned;
   shards_ = state.shards;
   for (const NodeId owner : shards_.owners) {
     if (owner.value != 0) ++nodes_[owner.value - 1].shards;
@@ -336,8 +336,8 @@ void CatalogStore::restore(const DurableState& state) {
   changed();
 }
 
-bool CatalogStore::deal_shards() {
-  if (dealt_ || reachable_nodes() < std::max<size_t>(options_.initial_nodes, 1)) return false;
+bool CatalogStore::assign_shards() {
+  if (shards_assigned_ || reachable_nodes() < std::max<size_t>(options_.initial_nodes, 1)) return false;
   std::vector<NodeStatus*> live;
   for (NodeStatus& status : nodes_) {
     if (status.info.state != wire::NodeState::kUnreachable) live.push_back(&status);
@@ -347,9 +347,9 @@ bool CatalogStore::deal_shards() {
     shards_.owners[shard] = owner.info.id;
     ++owner.shards;
   }
-  dealt_ = true;
+  shards_assigned_ = true;
   changed();
-  ++told_revision_;
+  ++node_catalog_revision_;
   shards_.version = version_;
   return true;
 }
@@ -377,7 +377,7 @@ wire::Catalog CatalogStore::catalog(bool with_pending) const {
 void CatalogStore::check_invariants() const {
   size_t bytes = 0;
   for (const auto& [name, found] : tables_) {
-    LOAM_CHECK(name == found.table.name && found.table.id.value < next_table_, "tables are filed by name");
+    LOAM_CHECK(name == found.table.name && found.table.id.value < next_table_, "tables have their names as keys");
     bytes += encoded_bytes(found.table);
   }
   LOAM_CHECK(bytes == table_bytes_, "table bytes are counted");
@@ -386,13 +386,13 @@ void CatalogStore::check_invariants() const {
   for (const NodeId owner : shards_.owners) ++shards.at(owner.value);
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const NodeStatus& node = nodes_[i];
-    LOAM_CHECK(node.info.id.value == i + 1, "nodes are filed by id");
+    LOAM_CHECK(node.info.id.value == i + 1, "node n is nodes_[n - 1]");
     LOAM_CHECK(node.shards == shards[i + 1], "shards are counted");
     LOAM_CHECK(node.info.incarnation.value != 0 && node.info.incarnation.value <= last_incarnation_,
                "incarnations were given out");
-    LOAM_CHECK(node.live == (node.info.state == wire::NodeState::kLive), "live is a state");
+    LOAM_CHECK(node.live == (node.info.state == wire::NodeState::kLive), "live and the state agree");
     LOAM_CHECK(!(node.live && node.memory_lost), "a node whose records are lost is not live");
-    LOAM_CHECK(!node.memory_lost || node.shards != 0, "who has no shards has lost nothing");
+    LOAM_CHECK(!node.memory_lost || node.shards != 0, "a node without shards has lost nothing");
   }
 }
 

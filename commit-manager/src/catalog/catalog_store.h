@@ -1,4 +1,4 @@
-// Tables, storage nodes and the shard map, under one version.
+// The catalog: tables, storage nodes and the shard map, under one version.
 #pragma once
 
 #include <algorithm>
@@ -18,93 +18,102 @@
 
 namespace loam::commit {
 
-/// The catalog as data: what exists, who owns which shard. Who has to hear of a change is TableChanges' business.
+/// Holds the catalog as data: tables, storage nodes, shards. TableChanges tells storage nodes of the changes.
 ///
-/// Owner: Core. One thread. A table is *pending* from add() until activate() or remove(): nodes are told about it,
-/// clients are not (R30). Ids of tables, nodes and incarnations rise and are never used twice, also over restarts
-/// (save(), restore()). The version rises with everything that a client can see change.
+/// Owner: Core. One thread. A table is *pending* from add() until activate() or remove(): storage nodes are told
+/// about it, and clients do not see it (R30, table creation and drop). Ids of tables, nodes and incarnations rise and
+/// are never reused, also over restarts (save(), restore()). The version rises with every change that a client can
+/// see.
 ///
-/// A node is known by its data address: a process that starts there anew is the same node in a new incarnation (R10).
-/// The shard map is dealt out once, evenly, to the nodes that are reachable at that moment
-/// (CoreOptions::initial_nodes), and stays: shards cannot move while nobody moves their records. A node that registers
-/// later gets none. A node that starts anew keeps its shards, and has lost their records: `memory_lost`, until an
-/// operator accepts that.
+/// A node is identified by its data address: a process that starts there again is the same node in a new incarnation
+/// (R10, cluster identity and incarnations). The shard map is dealt out once, evenly, to the nodes that are reachable
+/// at that moment (CoreOptions::initial_nodes). It does not change afterwards, because no code moves records. A node
+/// that registers later gets no shard. A node that starts again keeps its shards and has lost their records:
+/// `memory_lost` is true until an operator accepts the loss.
 class CatalogStore {
  public:
   explicit CatalogStore(const CoreOptions& options);
 
-  struct Found {
+  /// A table with its state.
+  struct TableEntry {
     wire::TableInfo table;
-    bool pending = false;
+    bool pending = false;  ///< clients do not see it yet
   };
 
-  /// Whether a client may name a table so, and give it this schema. kInvalidArgument says what is wrong.
+  /// Checks name, kind, schema and index definition of a request. kInvalidArgument, kNoSuchTable: the message has the
+  /// fault.
   Status check(const wire::CreateTable& request) const;
-  /// By name, pending or not.
-  const Found* find(std::string_view name) const;
-  /// kAlreadyExists, and what differs, if `table` is not what the request asks for.
-  static Status same(const wire::TableInfo& table, const wire::CreateTable& request);
+  /// Returns the table of this name, pending or not; null if there is none.
+  const TableEntry* find(std::string_view name) const;
+  /// Returns ok if `table` has the definition that the request asks for; otherwise kAlreadyExists with the
+  /// difference.
+  static Status check_same_definition(const wire::TableInfo& table, const wire::CreateTable& request);
 
-  /// A new pending table. The request has passed check() and its name is free. kOverloaded beyond the limits.
+  /// Adds a pending table. The request has passed check(), and its name is free. kOverloaded: a limit is reached.
   Result<wire::TableInfo> add(const wire::CreateTable& request);
-  /// Clients see the pending table from now on.
+  /// Makes a pending table visible to clients.
   void activate(std::string_view name);
+  /// Removes a table, pending or not.
   void remove(std::string_view name);
   bool known_table(TableId table) const;
-  /// Any, pending ones too.
+  /// True if an index exists, pending or not.
   bool has_indexes() const {
     return std::ranges::any_of(tables_, [](const auto& entry) { return bool(entry.second.table.index); });
   }
-  /// Names of a table's indexes, pending ones too.
+  /// Returns the names of a table's indexes, pending ones included.
   std::vector<std::string> indexes_of(TableId table) const;
-  /// Of those in use that are being built.
+  /// Returns the names of the active indexes that are being built.
   std::vector<std::string> unfinished_indexes() const;
-  /// Those in use that are kReady are kDamaged from now on. Returns how many.
-  size_t damage_indexes();
-  /// An index is kReady from now on. kNoSuchTable.
+  /// Changes the active indexes that are kReady to kDamaged. Returns their number.
+  size_t mark_indexes_damaged();
+  /// Makes an index kReady. kNoSuchTable: the index does not exist.
   Status finish_index(TableId index);
 
+  /// The result of a registration.
   struct Registration {
     NodeId node;
-    bool new_start = false;
+    bool new_start = false;  ///< the process is a new incarnation
   };
-  /// A storage node that has just started, or comes back with the incarnation that it has; also one that comes again
-  /// because it has not heard which one that is. kInvalidArgument,
-  /// kOverloaded; kFenced: that incarnation has been replaced, or is not known.
+  /// Registers a storage node: a new process, a process that returns with its incarnation, or a new process that
+  /// repeats its registration because the reply was lost. kInvalidArgument: an address is wrong. kOverloaded:
+  /// kMaxNodes is reached. kFenced: the incarnation has been replaced or is unknown.
   Result<Registration> register_node(const wire::RegisterNode& request);
-  /// Its lease has run out.
+  /// Notes that the lease of the node has ended.
   void node_unreachable(NodeId node);
-  /// The loss of its records is accepted; it counts as lost until loss_told().
+  /// Notes that the loss of the node's records is accepted. The node counts as lost until finish_loss().
   void accept_loss(NodeId node);
-  void loss_told(NodeId node);
-  /// NodeId(0): no node was ever registered with this address.
+  /// Notes that the node serves its shards, empty.
+  void finish_loss(NodeId node);
+  /// Returns the node with this data address; NodeId(0) if none was ever registered.
   NodeId node_at(std::string_view address) const;
   bool known(NodeId node) const { return node.value != 0 && node.value <= nodes_.size(); }
   const NodeStatus& node(NodeId node) const { return nodes_[node.value - 1]; }
-  /// Its lease runs.
+  /// True if the lease of the node runs.
   bool reachable(NodeId node) const { return known(node) && node_state(node) != wire::NodeState::kUnreachable; }
-  /// Deals the shards out if it is time; true if it did.
-  bool deal_shards();
-  bool dealt() const { return dealt_; }
+  /// Deals the shards out if CoreOptions::initial_nodes are reachable for the first time. Returns true if it did.
+  bool assign_shards();
+  bool shards_assigned() const { return shards_assigned_; }
   const wire::ShardMap& shards() const { return shards_; }
   size_t count(wire::NodeState state) const;
   size_t reachable_nodes() const { return nodes_.size() - count(wire::NodeState::kUnreachable); }
 
   wire::CatalogVersion version() const { return version_; }
-  /// As clients see it, or as a storage node does: with pending tables.
+  /// Returns the catalog as clients see it; with pending tables, as storage nodes see it.
   wire::Catalog catalog(bool with_pending) const;
-  /// Ascending.
+  /// Returns the pending tables, ascending.
   std::vector<TableId> pending_tables() const;
   const std::vector<NodeStatus>& nodes() const { return nodes_; }
   size_t tables() const { return tables_.size(); }
 
-  /// Rises with everything that save() writes or catalog() shows.
+  /// Rises with each change of what save() writes or catalog() returns.
   uint64_t revision() const { return revision_; }
-  /// Rises with everything that storage nodes are told: a table, pending ones included, comes or goes, and the shard
-  /// map is dealt out.
-  uint64_t told_revision() const { return told_revision_; }
+  /// Rises with each change that storage nodes are told: a table is added or removed, pending ones included, or the
+  /// shard map is dealt out.
+  uint64_t node_catalog_revision() const { return node_catalog_revision_; }
+  /// Writes the catalog into `state`.
   void save(DurableState& state) const;
-  /// Into a new store. All nodes count as reachable: their leases from before may still run.
+  /// Reads the catalog from `state` into a new store. All nodes count as reachable, because earlier leases may still
+  /// run.
   void restore(const DurableState& state);
   void check_invariants() const;
 
@@ -113,21 +122,21 @@ class CatalogStore {
   wire::NodeState node_state(NodeId node) const { return nodes_[node.value - 1].info.state; }
   NodeStatus* find_address(std::string_view address);
   static void set_state(NodeStatus& node, wire::NodeState state);
-  /// Clients can see a change.
+  /// Counts a change that clients can see.
   void changed() { ++version_, ++revision_; }
 
   const CoreOptions& options_;
   wire::CatalogVersion version_ = 1;
-  std::map<std::string, Found, std::less<>> tables_;
+  std::map<std::string, TableEntry, std::less<>> tables_;
   uint64_t revision_ = 0;
-  uint64_t told_revision_ = 0;
+  uint64_t node_catalog_revision_ = 0;
   uint64_t next_table_;
   uint64_t last_incarnation_ = 0;
-  size_t table_bytes_ = 0;         // encoded
+  size_t table_bytes_ = 0;         // bytes of the encoded tables
   std::vector<NodeStatus> nodes_;  // by id: node n is nodes_[n - 1]
   wire::ShardMap shards_;
-  std::vector<uint64_t> starts_;  // beside nodes_: what the process of the incarnation drew
-  bool dealt_ = false;
+  std::vector<uint64_t> starts_;  // parallel to nodes_: random number of the incarnation's process
+  bool shards_assigned_ = false;
 };
 
 }  // namespace loam::commit

@@ -83,8 +83,8 @@ TEST(CatalogStore, PendingTablesAreForNodesOnly) {
   EXPECT_EQ(catalog.catalog(false).version, version + 1);
 }
 
-/// The stored tables are those of users; the system's tables are those of this version.
-TEST(CatalogStore, ASystemTableThatIsNoMoreIsNotRestored) {
+/// A state stores the tables of users. Loam's own tables come from the running version.
+TEST(CatalogStore, DoesNotRestoreObsoleteSystemTable) {
   std::ifstream file(LOAM_TEST_DATA "/state_of_format_4", std::ios::binary);  // written when there were two of them
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto state = decode_state(as_bytes(text));
@@ -102,8 +102,8 @@ TEST(CatalogStore, ASystemTableThatIsNoMoreIsNotRestored) {
   catalog.check_invariants();
 }
 
-TEST(CatalogStore, TheFullCatalogFitsIntoAMessage) {
-  // The limits together: tables of kMaxCatalogBytes, kMaxNodes nodes with long addresses, the shard map.
+TEST(CatalogStore, FullCatalogFitsIntoOneMessage) {
+  // All limits at once: tables of kMaxCatalogBytes, kMaxNodes nodes with long addresses, the shard map.
   const CoreOptions options;
   CatalogStore catalog(options);
   for (size_t i = 0; i < kMaxNodes; ++i) {
@@ -124,8 +124,9 @@ TEST(CatalogStore, TheFullCatalogFitsIntoAMessage) {
   }
   EXPECT_GT(added, 20u);
   Buffer encoded;
-  wire::encode_message(wire::CatalogReply{catalog.catalog(false)}, 1, encoded);
-  EXPECT_LT(encoded.size(), size_t{16} << 20) << "what transports take (common/net/transport.h)";
+  wire::encode_message(wire::GetCatalogReply{catalog.catalog(false)}, 1, encoded);
+  EXPECT_LT(encoded.size(), size_t{16} << 20)
+      << "the largest message of a transport (common/net/transport/transport.h)";
 }
 
 }  // namespace

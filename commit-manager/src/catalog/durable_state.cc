@@ -20,14 +20,15 @@ Status damaged(const std::string& why) {
   return {StatusCode::kMalformed, "the commit manager's state " + why + "; restore it from a copy"};
 }
 
-/// What the rest of the program takes for granted.
+/// Checks the properties that the rest of the program relies on.
 Status check(const DurableState& state) {
   if (state.epoch == 0) return damaged("has no epoch");
   if (state.format > kOldestStateFormat &&
       (!state.history.validate().ok() || state.history.epochs.back().number != state.epoch)) {
     return damaged("has a history of epochs that contradicts itself");
   }
-  if (state.next_table < wire::kFirstUserTableId) return damaged("gives users the ids of system tables");
+  if (state.next_table < wire::kFirstUserTableId)
+    return damaged("has a next table id within those of Loam's own tables");
   std::set<std::string_view> names;
   std::set<TableId> ids;
   for (const wire::TableInfo& table : state.tables) {
@@ -45,10 +46,11 @@ Status check(const DurableState& state) {
     if (!table.index) continue;
     const auto of = std::ranges::find(state.tables, table.index.table, &wire::TableInfo::id);
     if (of == state.tables.end() || of->kind != TableKind::kTransactional) {
-      return damaged("has an index of no table, '" + table.name + "'");
+      return damaged("has an index without a table, '" + table.name + "'");
     }
     for (const wire::IndexPart& part : table.index.parts) {
-      if (part.field >= of->schema.size()) return damaged("has an index of no field, '" + table.name + "'");
+      if (part.field >= of->schema.size())
+        return damaged("has an index on a field that does not exist, '" + table.name + "'");
     }
   }
   std::set<std::string_view> addresses;
@@ -63,7 +65,7 @@ Status check(const DurableState& state) {
   }
   if (state.shards.owners.size() != wire::kVirtualShards) return damaged("has a shard map of another size");
   for (const NodeId owner : state.shards.owners) {
-    if (owner.value > state.nodes.size() || (owner.value != 0) != state.dealt) {
+    if (owner.value > state.nodes.size() || (owner.value != 0) != state.shards_assigned) {
       return damaged("has a shard map that names storage nodes which do not exist");
     }
   }
@@ -109,7 +111,7 @@ Result<DurableState> decode_state(Bytes bytes) {
                    std::to_string(size));
   }
   const Bytes body = reader.get_raw(reader.remaining());
-  if (XXH3_64bits(body.data(), body.size()) != sum) return damaged("is damaged: its checksum is another");
+  if (XXH3_64bits(body.data(), body.size()) != sum) return damaged("is damaged: its checksum is wrong");
   ByteReader body_reader(body);
   DurableState state;
   state.format = format;

@@ -1,4 +1,5 @@
-// What the commit manager must know again after a restart (R11), and its encoding.
+// The state that survives a restart of the commit manager (R11, commit log and restart of the commit manager), and
+// its encoding.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@
 
 namespace loam::commit {
 
-/// A storage node, as it is stored. Whether it can be reached is found out anew.
+/// The stored part of a storage node. Its reachability is not stored.
 struct DurableNode {
   NodeId id;
   Incarnation incarnation;
   std::string address;
   std::string admin_address;
   uint64_t capacity_bytes = 0;
-  bool memory_lost = false;  ///< R10; false again once the loss is accepted
-  uint64_t start = 0;        ///< what the incarnation's process drew (wire::RegisterNode)
+  bool memory_lost = false;  ///< a new process runs, and its loss is not accepted (R10)
+  uint64_t start = 0;        ///< random number of the incarnation's process (wire::RegisterNode)
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
@@ -30,44 +31,46 @@ struct DurableNode {
   }
 };
 
-/// The format that is written; the one before it is still read.
+/// The format version that is written.
 inline constexpr uint32_t kStateFormat = 5;
-inline constexpr uint32_t kOldestStateFormat = 4;  ///< has no history
+/// The oldest format version that is read. It has no history.
+inline constexpr uint32_t kOldestStateFormat = 4;
 
-/// Plain data. Tables are those that clients can see: one that was on its way to the nodes is forgotten, but for its
-/// id.
+/// The state of the commit manager as plain data. It has the tables that clients see. A restart forgets pending
+/// tables; only their ids stay used.
 ///
-/// Bytes: magic (8) | format version (4) | size of the body (8) | XXH3 of the body (8) | body. The body is encoded like
-/// messages (common/wire/message.h).
+/// Bytes: magic (8) | format version (4) | size of the body (8) | XXH3 of the body (8) | body. The body is encoded
+/// like messages (common/wire/message.h).
 struct DurableState {
-  uint32_t format = kStateFormat;  ///< in the head of the bytes
-  uint64_t epoch = 0;              ///< of the start that stored this
-  TransactionId transactions;      ///< no id above this has been given out; sessions likewise
-  SessionId sessions;
+  uint32_t format = kStateFormat;  ///< stored in the head of the bytes
+  uint64_t epoch = 0;              ///< epoch of the start that stored this
+  TransactionId transactions;      ///< upper bound of the ids that were given out
+  SessionId sessions;              ///< upper bound of the session numbers that were given out
   Incarnation last_incarnation;
   TableId next_table;
   uint64_t node_lease_ns = 0;  ///< the longest lease that a node may hold
   wire::CatalogVersion version = 0;
-  std::vector<wire::TableInfo> tables;  ///< without the system's
+  std::vector<wire::TableInfo> tables;  ///< without Loam's own tables
   std::vector<DurableNode> nodes;       ///< node n is nodes[n - 1]
-  bool dealt = false;
+  bool shards_assigned = false;
   wire::ShardMap shards;
-  /// Up to `epoch`; names no cluster if the format has none (R10). Without `log`, which the commit log knows.
+  /// The history up to `epoch`; without a cluster id in format 4 (R10, cluster identity and incarnations). Its field
+  /// `log` comes from the commit log.
   wire::ClusterHistory history;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.epoch), v(m.transactions), v(m.sessions), v(m.last_incarnation), v(m.next_table), v(m.node_lease_ns);
-    v(m.version), v(m.tables), v(m.nodes), v(m.dealt), v(m.shards);
+    v(m.version), v(m.tables), v(m.nodes), v(m.shards_assigned), v(m.shards);
     if (m.format > kOldestStateFormat) v(m.history.cluster), v(m.history.epochs), v(m.history.state);
   }
 };
 
-/// Replaces what is in `out`.
+/// Encodes the state into `out`, and replaces the content of `out`.
 void encode_state(const DurableState& state, Buffer& out);
 
-/// kMalformed: cut short, damaged, or no such state; kUnsupportedVersion: written by another version of Loam. What it
-/// returns can be worked with without further checks.
+/// Decodes and checks a state. kMalformed: the bytes are cut short, damaged, or no state. kUnsupportedVersion:
+/// another version of Loam wrote them. The result is consistent; callers need no further checks.
 Result<DurableState> decode_state(Bytes bytes);
 
 }  // namespace loam::commit

@@ -18,7 +18,7 @@ DurableState some_state() {
   state.next_table = TableId(1030);
   state.node_lease_ns = 5;
   state.nodes = {{NodeId(1), Incarnation(5), "tcp://127.0.0.1:7401", "", 1u << 20, false}};
-  state.dealt = true;
+  state.shards_assigned = true;
   state.shards.owners.assign(wire::kVirtualShards, NodeId(1));
   state.history = {{7, 8}, {{2, 98, 4}, {3, 99, 10}}, 12};
   return state;
@@ -41,7 +41,7 @@ TEST(DurableStateTest, KeepsTheHistoryOfEpochs) {
   EXPECT_EQ(state->transactions, TransactionId(77));
 }
 
-/// How far the commit log reaches, the commit log knows: a state that was stored before it existed is read.
+/// The position of the commit log comes from the commit log alone, so states that predate the log can be read.
 TEST(DurableStateTest, DoesNotKeepThePositionOfTheCommitLog) {
   DurableState with_commits = some_state();
   with_commits.history.log = 1'000;
@@ -54,7 +54,7 @@ TEST(DurableStateTest, DoesNotKeepThePositionOfTheCommitLog) {
   EXPECT_EQ(state->history.log, 0u);
 }
 
-TEST(DurableStateTest, HistoryThatContradictsItselfIsDamage) {
+TEST(DurableStateTest, RefusesInconsistentHistory) {
   const auto bad = [](auto change) {
     DurableState state = some_state();
     change(state);
@@ -62,7 +62,7 @@ TEST(DurableStateTest, HistoryThatContradictsItselfIsDamage) {
   };
   EXPECT_TRUE(bad([](DurableState& state) { state.history.cluster = {}; }));
   EXPECT_TRUE(bad([](DurableState& state) { state.history.epochs.clear(); }));
-  EXPECT_TRUE(bad([](DurableState& state) { state.history.epochs.pop_back(); })) << "it ends before the epoch";
+  EXPECT_TRUE(bad([](DurableState& state) { state.history.epochs.pop_back(); })) << "the history ends before the epoch";
   EXPECT_TRUE(bad([](DurableState& state) { state.history.state = 8; }));
 }
 
@@ -74,8 +74,8 @@ TEST(DurableStateTest, OtherFormatsAreRefused) {
   }
 }
 
-/// Written by a commit manager of format 4 that had two storage nodes, an index and two lives.
-TEST(DurableStateTest, ReadsAStateOfTheFormatBefore) {
+/// A commit manager of format 4 wrote it after two starts, with two storage nodes and an index.
+TEST(DurableStateTest, ReadsStateOfPreviousFormat) {
   std::ifstream file(LOAM_TEST_DATA "/state_of_format_4", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   ASSERT_FALSE(text.empty());
@@ -89,7 +89,7 @@ TEST(DurableStateTest, ReadsAStateOfTheFormatBefore) {
   ASSERT_EQ(state->tables.size(), 2u);
   EXPECT_EQ(state->tables[0].name, "accounts");
   EXPECT_TRUE(state->tables[1].index);
-  EXPECT_TRUE(state->dealt);
+  EXPECT_TRUE(state->shards_assigned);
   EXPECT_GT(state->transactions.value, 0u);
 }
 

@@ -9,20 +9,21 @@
 
 namespace loam::commit {
 
-Status TableChanges::has_room(const std::string& name) const {
+Status TableChanges::check_pending_limit(const std::string& name) const {
   if (changes_.size() < kMaxPendingChanges) return ok_status();
   return {StatusCode::kOverloaded, "table " + name + ": " + std::to_string(kMaxPendingChanges) +
                                        " changes of the catalog are waiting for storage nodes; try again later"};
 }
 
 void TableChanges::create(const wire::CreateTable& request, CreateDone done) {
-  const auto answer = [&](Result<wire::TableCreated> result) {
+  const auto answer = [&](Result<wire::CreateTableReply> result) {
     answers_.emplace_back([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
   };
   if (Status status = catalog_.check(request); !status.ok()) return answer(std::move(status));
-  if (const CatalogStore::Found* found = catalog_.find(request.name); found != nullptr) {
-    if (Status status = CatalogStore::same(found->table, request); !status.ok()) return answer(std::move(status));
-    if (!found->pending) return answer(wire::TableCreated{found->table, true, catalog_.version()});
+  if (const CatalogStore::TableEntry* found = catalog_.find(request.name); found != nullptr) {
+    if (Status status = CatalogStore::check_same_definition(found->table, request); !status.ok())
+      return answer(std::move(status));
+    if (!found->pending) return answer(wire::CreateTableReply{found->table, true, catalog_.version()});
     for (auto& [sequence, change] : changes_) {
       if (change.kind != Kind::kCreate || change.table.id != found->table.id) continue;
       Env::probe("manager.table.created_together");
@@ -31,7 +32,7 @@ void TableChanges::create(const wire::CreateTable& request, CreateDone done) {
     }
     LOAM_CHECK(false, "a pending table has a change under way");
   }
-  if (Status status = has_room(request.name); !status.ok()) return answer(std::move(status));
+  if (Status status = check_pending_limit(request.name); !status.ok()) return answer(std::move(status));
   Result<wire::TableInfo> table = catalog_.add(request);
   if (!table.ok()) return answer(table.status());
   Change change;
@@ -56,7 +57,7 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   if (wire::is_system_name(request.name)) {
     return refuse(StatusCode::kInvalidArgument, " is one of Loam's own tables and cannot be dropped");
   }
-  const CatalogStore::Found* found = catalog_.find(request.name);
+  const CatalogStore::TableEntry* found = catalog_.find(request.name);
   const bool gone = found == nullptr || found->pending;
   if (request.table != TableId() && (gone || found->table.id != request.table)) {
     return repeat_drop(request, std::move(done));
@@ -64,9 +65,9 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   if (gone) return refuse(StatusCode::kNoSuchTable, " does not exist");
   const bool building = found->table.index && found->table.index.state() == wire::IndexState::kBuilding;
   if (request.unfinished && !building) {
-    return refuse(StatusCode::kConflict, " is no index that is being built, or no longer; it stays");
+    return refuse(StatusCode::kConflict, " is not an index that is being built; it is not dropped");
   }
-  if (const Status status = has_room(request.name); !status.ok()) {
+  if (const Status status = check_pending_limit(request.name); !status.ok()) {
     return refuse(status.code(), ": too many changes are waiting for storage nodes; try again later");
   }
   Change change;
@@ -85,10 +86,10 @@ void TableChanges::repeat_drop(const wire::DropTable& request, DropDone done) {
     change.droppers.push_back(std::move(done));
     return;
   }
-  answers_.emplace_back([this, done = std::move(done)] { done(wire::TableDropped{catalog_.version()}); });
+  answers_.emplace_back([this, done = std::move(done)] { done(wire::DropTableReply{catalog_.version()}); });
 }
 
-/// Those of a table that is about to go. One that is still being created goes as soon as it is (finish()).
+/// Drops the indexes of a table that is being dropped. An index whose creation is under way is dropped by finish().
 void TableChanges::drop_indexes(TableId table) {
   for (const std::string& name : catalog_.indexes_of(table)) {
     if (catalog_.find(name)->pending) continue;
@@ -97,8 +98,8 @@ void TableChanges::drop_indexes(TableId table) {
   }
 }
 
-void TableChanges::damage_indexes() {
-  if (catalog_.damage_indexes() != 0) Env::probe("manager.index.damaged");
+void TableChanges::mark_indexes_damaged() {
+  if (catalog_.mark_indexes_damaged() != 0) Env::probe("manager.index.damaged");
   for (const std::string& name : catalog_.unfinished_indexes()) {
     Env::probe("manager.index.dropped_with_loss");
     drop_index(name);
@@ -113,36 +114,38 @@ void TableChanges::drop_index(const std::string& name) {
   start(std::move(change));
 }
 
-void TableChanges::shards_dealt(NodeId informed) {
+void TableChanges::distribute_shard_map(NodeId informed) {
   Change change;
   change.kind = Kind::kShards;
-  change.table = wire::system_tables().front();  // known to every node: the message brings the map alone
-  ++spreading_shards_;
+  change.table =
+      wire::system_tables().front();  // a table that every node has, so the message changes the shard map alone
+  ++pending_shard_maps_;
   start(std::move(change), informed);
 }
 
-/// All reachable nodes but `informed` are told, when the change is stored. It is in the list before the first one is.
+/// Starts a change that waits for all reachable nodes except `informed`. The nodes are told when the change is
+/// stored. The change is in changes_ before the first message, because a reply may come within the send.
 uint64_t TableChanges::start(Change change, NodeId informed) {
   const uint64_t sequence = nodes_.next_sequence();
   for (const NodeStatus& node : catalog_.nodes()) {
     if (catalog_.reachable(node.info.id) && node.info.id != informed) change.awaited.push_back(node.info.id);
   }
   change.state = nodes_.state_number();
-  tell_if_stored(sequence, changes_.emplace(sequence, std::move(change)).first->second);
+  send_if_stored(sequence, changes_.emplace(sequence, std::move(change)).first->second);
   return sequence;
 }
 
-void TableChanges::tell_if_stored(uint64_t sequence, Change& change) {
-  if (change.told || !nodes_.is_stored(change.state)) return;
-  change.told = true;
-  for (const NodeId node : change.awaited) tell(node, sequence, change);
+void TableChanges::send_if_stored(uint64_t sequence, Change& change) {
+  if (change.sent || !nodes_.is_stored(change.state)) return;
+  change.sent = true;
+  for (const NodeId node : change.awaited) send(node, sequence, change);
 }
 
-void TableChanges::tell_stored() {
-  for (auto& [sequence, change] : changes_) tell_if_stored(sequence, change);
+void TableChanges::send_stored() {
+  for (auto& [sequence, change] : changes_) send_if_stored(sequence, change);
 }
 
-void TableChanges::tell(NodeId node, uint64_t sequence, const Change& change) {
+void TableChanges::send(NodeId node, uint64_t sequence, const Change& change) {
   if (change.kind == Kind::kDrop) {
     nodes_.remove(node, sequence, wire::RemoveTable{change.table.id});
   } else {
@@ -152,7 +155,7 @@ void TableChanges::tell(NodeId node, uint64_t sequence, const Change& change) {
 
 void TableChanges::acknowledge(NodeId node, uint64_t sequence, const Status& outcome) {
   const auto at = changes_.find(sequence);
-  if (at == changes_.end()) return;  // a repetition
+  if (at == changes_.end()) return;  // a repeated reply
   if (std::erase(at->second.awaited, node) > 0 && !outcome.ok() && at->second.failure.ok()) {
     at->second.failure = {outcome.code(), "a storage node refused it: " + std::string(outcome.message())};
   }
@@ -162,22 +165,22 @@ void TableChanges::stop_awaiting(NodeId node) {
   for (auto& [sequence, change] : changes_) std::erase(change.awaited, node);
 }
 
-void TableChanges::tell_again(NodeId node) {
+void TableChanges::resend(NodeId node) {
   for (const auto& [sequence, change] : changes_) {
-    if (!change.told || std::ranges::find(change.awaited, node) == change.awaited.end()) continue;
+    if (!change.sent || std::ranges::find(change.awaited, node) == change.awaited.end()) continue;
     Env::probe("manager.table.told_again");
-    tell(node, sequence, change);
+    send(node, sequence, change);
   }
 }
 
-void TableChanges::settle() {
+void TableChanges::complete_acknowledged() {
   const auto idle = [](const auto& entry) { return entry.second.awaited.empty(); };
   while (true) {
     const auto at = std::find_if(changes_.begin(), changes_.end(), idle);
     if (at == changes_.end()) break;
     Change done = std::move(at->second);
     changes_.erase(at);
-    finish(std::move(done));  // may start another one
+    finish(std::move(done));  // may start another change
   }
   std::vector<std::function<void()>> answers;
   answers.swap(answers_);
@@ -187,10 +190,10 @@ void TableChanges::settle() {
 void TableChanges::finish(Change change) {
   switch (change.kind) {
     case Kind::kShards:
-      --spreading_shards_;
+      --pending_shard_maps_;
       return;
     case Kind::kDrop:
-      for (const DropDone& done : change.droppers) done(wire::TableDropped{catalog_.version()});
+      for (const DropDone& done : change.droppers) done(wire::DropTableReply{catalog_.version()});
       return;
     case Kind::kCreate:
       break;
@@ -212,7 +215,7 @@ void TableChanges::finish(Change change) {
   }
   catalog_.activate(change.table.name);
   for (size_t i = 0; i < change.creators.size(); ++i) {
-    change.creators[i](wire::TableCreated{change.table, i > 0, catalog_.version()});
+    change.creators[i](wire::CreateTableReply{change.table, i > 0, catalog_.version()});
   }
 }
 

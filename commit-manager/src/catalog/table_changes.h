@@ -1,4 +1,4 @@
-// Changes of the catalog on their way to all storage nodes.
+// Creations and drops of tables, and how all storage nodes hear of them.
 #pragma once
 
 #include <cstdint>
@@ -14,63 +14,66 @@
 
 namespace loam::commit {
 
-/// How storage nodes are told. Implemented by Core. The sequence comes back with the node's answer. A node that is not
-/// connected at the moment is not told: it has the change from its next registration.
+/// Sends messages about catalog changes to storage nodes. Core implements it. The sequence comes back with the node's
+/// reply. Nothing is sent to a node that is not connected: it gets the change with its next registration.
 class NodeChannel {
  public:
   virtual ~NodeChannel() = default;
-  /// Numbers all requests of the commit manager to storage nodes, rising.
+  /// Returns the next sequence, which rises over all requests of the commit manager to storage nodes.
   virtual uint64_t next_sequence() = 0;
+  /// Sends a table or the shard map to the node.
   virtual void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) = 0;
+  /// Tells the node that a table was dropped.
   virtual void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) = 0;
-  /// The number of the first state of the disk that has everything that has changed by now; 0: nothing is stored.
+  /// Returns the number of the first state that contains all changes up to now; 0 if states are not stored at all.
   virtual uint64_t state_number() = 0;
-  /// Whether the disk has that state: nodes hear of no change that a crash could take back (R11).
+  /// True if the state is stored. Nodes hear of stored changes only, because a crash could undo any other (R11,
+  /// commit log and restart of the commit manager).
   virtual bool is_stored(uint64_t state) const = 0;
 };
 
-/// Makes creates and drops atomic across the cluster (R30): whoever asked is answered when every node whose lease ran
-/// at the start has acknowledged or has lost its lease. A node that registers anew goes on serving by what it knew
-/// until it has read the answer, which brings it the whole catalog; it is told again behind that, and awaited as
-/// before.
+/// Makes creations and drops of tables atomic across the cluster (R30, table creation and drop). The requester is
+/// answered when every node whose lease ran at the start has acknowledged the change or has lost its lease. A node
+/// that registers again serves by its old catalog until it has read the reply, which has the whole catalog. It gets
+/// the change again behind the reply, and the change waits for it as before.
 ///
-/// A create that a node refuses (for want of memory, say) is taken back everywhere and answered with the node's error.
-/// Creates of one name and definition that arrive meanwhile wait for the same change, and so do repeated drops of one
-/// table.
+/// A creation that a node refuses, for lack of memory for example, is undone everywhere and answered with the node's
+/// error. Creations of the same name and definition that arrive meanwhile wait for the same change, and so do
+/// repeated drops of one table.
 ///
-/// Owner: Core. One thread. Answers are given by settle() alone, so that no callback runs in the middle of a change;
-/// call it at the end of everything that may have finished one.
+/// Owner: Core. One thread. complete_acknowledged() alone gives answers, so no callback runs in the middle of a
+/// change. The owner calls it at the end of everything that may have finished a change.
 class TableChanges {
  public:
-  using CreateDone = std::function<void(Result<wire::TableCreated>)>;
-  using DropDone = std::function<void(Result<wire::TableDropped>)>;
+  using CreateDone = std::function<void(Result<wire::CreateTableReply>)>;
+  using DropDone = std::function<void(Result<wire::DropTableReply>)>;
 
   TableChanges(CatalogStore& catalog, NodeChannel& nodes) : catalog_(catalog), nodes_(nodes) {}
 
   void create(const wire::CreateTable& request, CreateDone done);
   void drop(const wire::DropTable& request, DropDone done);
-  /// Records are gone for good, or what a transaction wrote stays half undone: what is built of the indexes may lack
-  /// some of it from now on. Those that are still being built go, so that their builders begin anew; finished ones are
-  /// damaged for every transaction that begins from now on. Before any id that this leaves half undone is completed.
-  void damage_indexes();
-  /// The shard map was dealt out; `informed` knows it already.
-  void shards_dealt(NodeId informed);
+  /// Called when the loss of records is accepted, so that indexes may lack entries from now on. Drops the indexes
+  /// that are being built, so that their builders start again. Marks ready indexes as damaged for every transaction
+  /// that begins from now on. The caller completes no id that the loss leaves half undone before this call.
+  void mark_indexes_damaged();
+  /// Sends the shard map, which was just dealt out, to all reachable nodes except `informed`.
+  void distribute_shard_map(NodeId informed);
 
-  /// A node's answer; `outcome` is ok, or its error. Passed over if nothing is awaited of it.
+  /// Takes a node's reply; `outcome` is ok or the node's error. Ignored if no change waits for the node.
   void acknowledge(NodeId node, uint64_t sequence, const Status& outcome);
-  /// It has lost its lease: nothing is awaited of it. The catalog that it gets with the next one brings it everything.
+  /// Stops waiting for a node that has lost its lease. It gets the whole catalog with its next registration.
   void stop_awaiting(NodeId node);
-  /// Tells the nodes of the changes that are stored by now.
-  void tell_stored();
-  /// It has registered over another connection, and what was sent over the one before may be lost.
-  void tell_again(NodeId node);
+  /// Sends the changes that are stored by now to the nodes.
+  void send_stored();
+  /// Sends pending changes again to a node that has registered over another connection.
+  void resend(NodeId node);
   bool awaits(uint64_t sequence) const { return changes_.contains(sequence); }
-  /// Finishes what waits for nobody any longer, and answers.
-  void settle();
+  /// Finishes the changes that wait for no node any more, and answers their requesters.
+  void complete_acknowledged();
 
   size_t pending() const { return changes_.size(); }
-  /// Not every node has the shard map yet.
-  bool spreading_shards() const { return spreading_shards_ > 0; }
+  /// True if some node has not acknowledged the shard map yet.
+  bool distributing_shard_map() const { return pending_shard_maps_ > 0; }
 
  private:
   enum class Kind : uint8_t { kCreate, kDrop, kShards };
@@ -78,28 +81,28 @@ class TableChanges {
     Kind kind{};
     wire::TableInfo table;
     std::vector<NodeId> awaited;
-    std::vector<CreateDone> creators;  ///< the first one created it, the others met it
+    std::vector<CreateDone> creators;  ///< requesters; the first one started the change
     std::vector<DropDone> droppers;
     Status failure;
-    uint64_t state = 0;  ///< nodes are told when the disk has it
-    bool told = false;
+    uint64_t state = 0;  ///< number of the state that has to be stored before nodes are told
+    bool sent = false;
   };
 
-  /// Its table is gone, or goes: waits for the same change, if it is still under way.
+  /// Answers a repeated drop: waits for the drop that is under way, or refuses if the table does not exist.
   void repeat_drop(const wire::DropTable& request, DropDone done);
   void drop_indexes(TableId table);
   void drop_index(const std::string& name);
   uint64_t start(Change change, NodeId informed = NodeId(0));
-  void tell(NodeId node, uint64_t sequence, const Change& change);
-  void tell_if_stored(uint64_t sequence, Change& change);
+  void send(NodeId node, uint64_t sequence, const Change& change);
+  void send_if_stored(uint64_t sequence, Change& change);
   void finish(Change change);
-  Status has_room(const std::string& name) const;
+  Status check_pending_limit(const std::string& name) const;
 
   CatalogStore& catalog_;
   NodeChannel& nodes_;
   std::map<uint64_t, Change> changes_;  // by sequence
-  size_t spreading_shards_ = 0;
-  std::vector<std::function<void()>> answers_;  // decided at once, given by settle()
+  size_t pending_shard_maps_ = 0;
+  std::vector<std::function<void()>> answers_;  // answers decided at once; complete_acknowledged() gives them
 };
 
 }  // namespace loam::commit

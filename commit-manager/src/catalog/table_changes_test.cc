@@ -13,14 +13,14 @@
 namespace loam::commit {
 namespace {
 
-/// Nodes that keep what they are told until the test answers for them.
+/// Storage nodes that keep their messages until the test answers them.
 struct Nodes final : NodeChannel {
-  struct Told {
+  struct SentMessage {
     NodeId node;
     uint64_t sequence = 0;
     TableId table;
     bool install = false;
-    std::optional<std::set<TableId>> catalog = {};  // it is the answer to a registration
+    std::optional<std::set<TableId>> catalog = {};  // set if the message is the reply to a registration
   };
   uint64_t next_sequence() override { return ++last_sequence; }
   void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override {
@@ -31,7 +31,7 @@ struct Nodes final : NodeChannel {
   }
   uint64_t state_number() override { return state; }
   bool is_stored(uint64_t number) const override { return number <= stored; }
-  std::vector<Told> told;
+  std::vector<SentMessage> told;
   uint64_t last_sequence = 0;
   uint64_t state = 0;
   uint64_t stored = 0;
@@ -39,56 +39,58 @@ struct Nodes final : NodeChannel {
 
 Schema schema(FieldType type) { return Schema::make({{"id", type, false}}).value(); }
 
-TEST(TableChanges, AnswersComeFromSettleAlone) {
+TEST(TableChanges, RepliesComeFromCompleteAcknowledgedAlone) {
   const CoreOptions options;
   CatalogStore catalog(options);
   Nodes nodes;
   TableChanges changes(catalog, nodes);
   int answers = 0;
   changes.create({"a", TableKind::kTransactional, schema(FieldType::kInt64)},
-                 [&](const Result<wire::TableCreated>&) { ++answers; });
+                 [&](const Result<wire::CreateTableReply>&) { ++answers; });
   changes.create({"9", TableKind::kTransactional, schema(FieldType::kInt64)},
-                 [&](const Result<wire::TableCreated>&) { ++answers; });
+                 [&](const Result<wire::CreateTableReply>&) { ++answers; });
   EXPECT_EQ(answers, 0);
-  changes.settle();
+  changes.complete_acknowledged();
   EXPECT_EQ(answers, 2);
 }
 
-TEST(TableChanges, NodesAreToldWhenTheChangeIsStored) {
+TEST(TableChanges, TellsNodesWhenTheChangeIsStored) {
   const CoreOptions options;
   CatalogStore catalog(options);
   Nodes nodes;
   TableChanges changes(catalog, nodes);
   ASSERT_TRUE(catalog.register_node({"tcp://a:1", "", 1 << 20, Incarnation(0)}).ok());
   nodes.state = 1;
-  changes.create({"a", TableKind::kTransactional, schema(FieldType::kInt64)}, [](const Result<wire::TableCreated>&) {});
+  changes.create({"a", TableKind::kTransactional, schema(FieldType::kInt64)},
+                 [](const Result<wire::CreateTableReply>&) {});
   nodes.state = 2;
-  changes.create({"b", TableKind::kTransactional, schema(FieldType::kInt64)}, [](const Result<wire::TableCreated>&) {});
-  changes.tell_stored();
-  changes.tell_again(NodeId(1));
+  changes.create({"b", TableKind::kTransactional, schema(FieldType::kInt64)},
+                 [](const Result<wire::CreateTableReply>&) {});
+  changes.send_stored();
+  changes.resend(NodeId(1));
   EXPECT_TRUE(nodes.told.empty());
   nodes.stored = 1;
-  changes.tell_stored();
-  changes.tell_stored();
+  changes.send_stored();
+  changes.send_stored();
   ASSERT_EQ(nodes.told.size(), 1u);
-  changes.tell_again(NodeId(1));
-  EXPECT_EQ(nodes.told.size(), 2u) << "the first one again";
+  changes.resend(NodeId(1));
+  EXPECT_EQ(nodes.told.size(), 2u) << "the first change is sent again";
   nodes.stored = 2;
-  changes.tell_stored();
+  changes.send_stored();
   ASSERT_EQ(nodes.told.size(), 3u);
   EXPECT_NE(nodes.told[2].table, nodes.told[0].table);
 }
 
 TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
-  // Invariants: a table that clients see is at every node that serves; one whose drop was answered is at none; after
-  // all is acknowledged, the nodes' tables are the catalog's.
+  // Invariants: every serving node has each table that clients see, and no node has a table whose drop was answered.
+  // When everything is acknowledged, the tables of the nodes equal those of the catalog.
   testing::Random random(testing::test_seed(21));
   for (int run = 0; run < 40; ++run) {
     const CoreOptions options;
     CatalogStore catalog(options);
     Nodes nodes;
     TableChanges changes(catalog, nodes);
-    std::map<NodeId, std::set<TableId>> at_node;  // of those that serve: they have read an answer and hold a lease
+    std::map<NodeId, std::set<TableId>> at_node;  // only serving nodes: they have read a reply and hold a lease
     std::set<NodeId> connected;
     std::set<TableId> dropped;
     int asked = 0;
@@ -96,7 +98,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
     const auto deliver = [&](bool all) {
       size_t count = all ? nodes.told.size() : random.below(nodes.told.size() + 1);
       for (; count > 0; --count) {
-        const Nodes::Told told = nodes.told.front();  // in order: as on connections
+        const Nodes::SentMessage told = nodes.told.front();  // in order: as on connections
         nodes.told.erase(nodes.told.begin());
         if (!connected.contains(told.node)) continue;  // its connection went with it
         if (told.catalog.has_value()) {
@@ -113,7 +115,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
         }
         changes.acknowledge(told.node, told.sequence, std::move(outcome));
       }
-      changes.settle();
+      changes.complete_acknowledged();
     };
     for (int step = 0; step < 120; ++step) {
       const std::string name(1, static_cast<char>('a' + random.below(4)));
@@ -122,13 +124,13 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
           const std::string address = "tcp://n:" + std::to_string(random.below(6));
           const auto node = catalog.register_node({address, "", 1});
           ASSERT_TRUE(node.ok());
-          std::erase_if(nodes.told, [&](const Nodes::Told& told) { return told.node == node->node; });
-          // What it serves until it has read the answer stays what it was.
+          std::erase_if(nodes.told, [&](const Nodes::SentMessage& told) { return told.node == node->node; });
+          // The node serves its old tables until it has read the reply.
           connected.insert(node->node);
           std::set<TableId> tables;
           for (const wire::TableInfo& table : catalog.catalog(true).tables) tables.insert(table.id);
           nodes.told.push_back({node->node, 0, TableId(0), false, std::move(tables)});
-          changes.tell_again(node->node);
+          changes.resend(node->node);
           break;
         }
         case 1: {
@@ -146,13 +148,13 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
           ++asked;
           changes.create(
               {name, TableKind::kTransactional, schema(random.one_in(4) ? FieldType::kInt32 : FieldType::kInt64)},
-              [&](const Result<wire::TableCreated>&) { ++answered; });
+              [&](const Result<wire::CreateTableReply>&) { ++answered; });
           break;
         case 5: {
           ++asked;
-          const CatalogStore::Found* found = catalog.find(name);
+          const CatalogStore::TableEntry* found = catalog.find(name);
           const TableId id = found == nullptr ? TableId(0) : found->table.id;
-          changes.drop({name}, [&, id](const Result<wire::TableDropped>& result) {
+          changes.drop({name}, [&, id](const Result<wire::DropTableReply>& result) {
             ++answered;
             if (result.ok()) dropped.insert(id);
           });
@@ -161,7 +163,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
         default:
           deliver(false);
       }
-      changes.settle();
+      changes.complete_acknowledged();
       for (const wire::TableInfo& table : catalog.catalog(false).tables) {
         for (const auto& [node, tables] : at_node) ASSERT_TRUE(tables.contains(table.id)) << table.name;
       }
@@ -172,7 +174,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
     }
     while (!nodes.told.empty()) deliver(true);
     EXPECT_EQ(changes.pending(), 0u);
-    EXPECT_EQ(asked, answered) << "nobody hangs";
+    EXPECT_EQ(asked, answered) << "every request was answered";
     std::set<TableId> present;
     for (const wire::TableInfo& table : catalog.catalog(true).tables) present.insert(table.id);
     for (const auto& [node, tables] : at_node) EXPECT_EQ(tables, present);

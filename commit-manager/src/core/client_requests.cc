@@ -1,4 +1,5 @@
-// What clients ask for. A Status that is not ok means: malformed, the connection ends. Refusals are answers.
+// Requests of clients. A handler returns a Status that is not ok for a malformed request only; the connection then
+// ends. A refusal is a reply.
 #include <cstring>
 #include <span>
 #include <utility>
@@ -12,12 +13,12 @@ namespace loam::commit {
 Status Core::Impl::get_catalog(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::GetCatalog request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (durable_ != nullptr && stored_.number == 0) {
+  if (state_store_ != nullptr && stored_.number == 0) {
     const Status status(StatusCode::kUnavailable, "catalog: the commit manager is starting; try again");
     send(peer, sequence, wire::Error{status, kRetryUnavailableNs});
     return ok_status();
   }
-  send(peer, sequence, wire::CatalogReply{shown_catalog(peer.node.value != 0)});
+  send(peer, sequence, wire::GetCatalogReply{shown_catalog(peer.node.value != 0)});
   return ok_status();
 }
 
@@ -27,27 +28,27 @@ Status Core::Impl::begin(Session& session, ByteReader& reader, uint64_t sequence
     Env::probe("manager.begin.refused_while_restarting");
     refuse(session, sequence,
            {StatusCode::kUnavailable,
-            "begin: the commit manager has restarted and recovers what was under way; it "
+            "begin: the commit manager has restarted, and recovery of earlier transactions is not done; it "
             "waits for the storage nodes; try again"});
     return ok_status();
   }
   const uint64_t count = uint64_t{begin_.read_write} + begin_.upgrades.size();
   reserve_transactions(count);
-  if (transactions_reserved(count) && (waiting_begins_.empty() || count == 0)) {
+  if (transactions_reserved(count) && (queued_begins_.empty() || count == 0)) {
     execute_begin(session, sequence, begin_, now_ns);
-  } else if (!wait_for_ids(session.id, sequence, begin_)) {
+  } else if (!queue_begin(session.id, sequence, begin_)) {
     refuse(session, sequence,
            {StatusCode::kOverloaded,
             "begin: the disk of the commit manager does not answer, every id that was reserved "
             "there is used, and " +
-                std::to_string(options_.max_waiting_begins) + " begins wait already; try again later"});
+                std::to_string(options_.max_queued_begins) + " begins wait already; try again later"});
   }
   return ok_status();
 }
 
-void Core::Impl::execute_begin(Session& session, uint64_t sequence, const wire::Begin& asked, uint64_t now_ns) {
-  Transactions::Begun begun;
-  Status status = transactions_.begin(session.id, session.load, asked, now_ns, begun);
+void Core::Impl::execute_begin(Session& session, uint64_t sequence, const wire::Begin& request, uint64_t now_ns) {
+  Transactions::BeginResult begun;
+  Status status = transactions_.begin(session.id, session.usage, request, now_ns, begun);
   if (!status.ok()) return refuse(session, sequence, std::move(status));
   Env::pause_point("manager.begin.executed");
   begun_.first_id = begun.first;
@@ -57,26 +58,26 @@ void Core::Impl::execute_begin(Session& session, uint64_t sequence, const wire::
   begun_.seen_by_all = begun.seen_by_all;
   begun_.durable = begun.durable;
   begun_.catalog_version = shown_version();
-  answer_begun(session, sequence);
+  send_begin_reply(session, sequence);
   Env::pause_point("manager.begin.answered");
 }
 
-void Core::Impl::answer_begun(Session& session, uint64_t sequence) {
+void Core::Impl::send_begin_reply(Session& session, uint64_t sequence) {
   out_.clear();
   wire::encode_message(begun_, sequence, out_);
   if (out_.size() <= wire::kManagerReplyWindow.small_bytes()) {
-    session.window.keep(sequence, out_);
+    session.window.store(sequence, out_);
   } else {
-    const BegunReference reference{begun_.first_id.value,    begun_.snapshot_number, begun_.upgradable_number,
-                                   begun_.seen_by_all.value, begun_.durable.value,   begun_.catalog_version};
-    session.window.keep_reference(sequence, std::as_bytes(std::span(&reference, 1)));
+    const BeginReplyReference reference{begun_.first_id.value,    begun_.snapshot_number, begun_.upgradable_number,
+                                        begun_.seen_by_all.value, begun_.durable.value,   begun_.catalog_version};
+    session.window.store_reference(sequence, std::as_bytes(std::span(&reference, 1)));
   }
   if (session.peer.value != 0) send_encoded(peers_.at(session.peer), out_);
 }
 
-bool Core::Impl::begun_again(const Session& session, uint64_t sequence, Bytes bytes) {
-  BegunReference reference;
-  LOAM_CHECK(bytes.size() == sizeof(reference), "the window gives back the bytes that it kept");
+bool Core::Impl::rebuild_begin_reply(const Session& session, uint64_t sequence, Bytes bytes) {
+  BeginReplyReference reference;
+  LOAM_CHECK(bytes.size() == sizeof(reference), "the reply window returns the bytes that it kept");
   std::memcpy(&reference, bytes.data(), sizeof(reference));
   const Snapshot* snapshot = transactions_.held_snapshot(
       session.id, TransactionId(reference.first_id),
@@ -94,53 +95,55 @@ bool Core::Impl::begun_again(const Session& session, uint64_t sequence, Bytes by
   return true;
 }
 
-/// Answered when the commit log has what it commits: in append_commits(), or later.
+/// A request without a commit is answered at once. Any other one is answered when the commit log has accepted its
+/// commits: in append_commits() or later.
 Status Core::Impl::complete(Session& session, ByteReader& reader, uint64_t sequence) {
   LOAM_RETURN_IF_ERROR(decode(reader, complete_));
-  const size_t before = accepted_.size();
-  wire::Completed completed;
-  Status status =
-      transactions_.complete(session.id, session.load, complete_.outcomes, lost_up_to_, accepted_, completed.refused);
+  const size_t before = unappended_commits_.size();
+  wire::CompleteReply completed;
+  Status status = transactions_.complete(session.id, session.usage, complete_.outcomes, uncommittable_up_to_,
+                                         unappended_commits_, completed.refused);
   if (!status.ok()) {
     refuse(session, sequence, std::move(status));
     return ok_status();
   }
   Env::pause_point("manager.complete.executed");
-  if (accepted_.size() == before) {
-    answer(session, sequence, completed);
+  if (unappended_commits_.size() == before) {
+    send_reply(session, sequence, completed);
   } else {
-    waiting_commits_.push_back({log_end_ + accepted_.size(), session.id, sequence, std::move(completed)});
+    pending_commit_replies_.push_back(
+        {log_end_ + unappended_commits_.size(), session.id, sequence, std::move(completed)});
   }
   return ok_status();
 }
 
 Status Core::Impl::release_snapshots(Session& session, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(decode(reader, release_));
-  transactions_.release(session.id, session.load, release_.numbers);
+  transactions_.release(session.id, session.usage, release_.numbers);
   return ok_status();
 }
 
 Status Core::Impl::ask_outcomes(Session& session, ByteReader& reader, uint64_t sequence) {
-  wire::AskOutcomes request;
+  wire::GetOutcomes request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   Env::probe("manager.outcome.asked");
-  wire::Outcomes told;
+  wire::GetOutcomesReply told;
   told.outcomes.reserve(request.ids.size());
   for (const TransactionId id : request.ids) told.outcomes.push_back(outcome(id));
-  counts_.outcomes_asked += request.ids.size();
-  answer(session, sequence, told);
+  counts_.outcome_queries += request.ids.size();
+  send_reply(session, sequence, told);
   return ok_status();
 }
 
 Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::CreateTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (Status full = room_to_wait(); !full.ok()) {
+  if (Status full = check_deferred_replies(); !full.ok()) {
     refuse(session, sequence, std::move(full));
     return ok_status();
   }
-  changes_.create(request, [this, id = session.id, sequence](Result<wire::TableCreated> result) {
-    answer_when_stored(id, sequence, std::move(result));
+  changes_.create(request, [this, id = session.id, sequence](Result<wire::CreateTableReply> result) {
+    reply_when_stored(id, sequence, std::move(result));
   });
   return ok_status();
 }
@@ -148,32 +151,32 @@ Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequenc
 Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::FinishIndex request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (Status full = room_to_wait(); !full.ok()) {
+  if (Status full = check_deferred_replies(); !full.ok()) {
     refuse(session, sequence, std::move(full));
     return ok_status();
   }
-  // Nodes of the tree may be among the records that are gone: the acceptance of the loss drops the index. Until then
-  // the index stays in the state of being built, so that no client reads it.
+  // Tree nodes of the index may be among the lost records. The acceptance of the loss drops the index. Until then it
+  // stays in the state of being built, so that no client reads it.
   if (catalog_.count(wire::NodeState::kLost) != 0 && catalog_.known_table(request.index)) {
     refuse(session, sequence, {StatusCode::kUnavailable, "a storage node has lost its records; accept its loss first"});
     return ok_status();
   }
   Status status = catalog_.finish_index(request.index);
-  answer_when_stored(session.id, sequence,
-                     status.ok() ? Result<wire::IndexFinished>(wire::IndexFinished{catalog_.version()})
-                                 : Result<wire::IndexFinished>(std::move(status)));
+  reply_when_stored(session.id, sequence,
+                    status.ok() ? Result<wire::FinishIndexReply>(wire::FinishIndexReply{catalog_.version()})
+                                : Result<wire::FinishIndexReply>(std::move(status)));
   return ok_status();
 }
 
 Status Core::Impl::drop(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::DropTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (Status full = room_to_wait(); !full.ok()) {
+  if (Status full = check_deferred_replies(); !full.ok()) {
     refuse(session, sequence, std::move(full));
     return ok_status();
   }
-  changes_.drop(request, [this, id = session.id, sequence](Result<wire::TableDropped> result) {
-    answer_when_stored(id, sequence, std::move(result));
+  changes_.drop(request, [this, id = session.id, sequence](Result<wire::DropTableReply> result) {
+    reply_when_stored(id, sequence, std::move(result));
   });
   return ok_status();
 }

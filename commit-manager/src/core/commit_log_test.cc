@@ -1,19 +1,20 @@
-// How long the commit log keeps a commit, and when it begins anew [R4, R11, decision 0021].
+// Truncation and rewrites of the commit log [R4, outcomes from the commit log; R11, commit log and restart of the
+// commit manager; decision 0021].
 #include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/commits_fixture.h"
 #include "commit-manager/src/core/committed_ids.h"
+#include "commit-manager/testing/commits_fixture.h"
 
 namespace loam::commit {
 namespace {
 
 using wire::Begin;
-using wire::Begun;
+using wire::BeginReply;
 using wire::Complete;
-using wire::Completed;
+using wire::CompleteReply;
 using wire::Outcome;
 
 constexpr uint64_t kLogBlock = CommittedIds::kBlockIds;
@@ -35,11 +36,11 @@ struct CommitLogTest : CommitsTest {
   void commit_many(uint64_t count) {
     while (count > 0) {
       const auto batch = static_cast<uint32_t>(std::min<uint64_t>(count, 1'000));
-      const auto begun = h->call<Begun>(client, Begin{batch, false});
+      const auto begun = h->call<BeginReply>(client, Begin{batch, false});
       ASSERT_TRUE(begun.ok()) << begun.error.to_string();
       Complete message;
       for (uint32_t i = 0; i < batch; ++i) message.outcomes.push_back({TransactionId(begun->first_id.value + i), true});
-      ASSERT_TRUE(h->call<Completed>(client, message).ok());
+      ASSERT_TRUE(h->call<CompleteReply>(client, message).ok());
       count -= batch;
     }
   }
@@ -50,12 +51,12 @@ struct CommitLogTest : CommitsTest {
       for (const PeerId peer : nodes) h->acknowledge_all(peer);
     }
   }
-  uint64_t cut() { return h->core.statistics().log_cut; }
+  uint64_t cut() { return h->core.statistics().log_truncated_up_to; }
 
   PeerId second;
 };
 
-TEST_F(CommitLogTest, IsCutWhenEveryNodeKnowsAndTheTimeHasPassed) {
+TEST_F(CommitLogTest, TruncatesAfterAllAcknowledgementsAndTheRetentionTime) {
   commit_many(2 * kLogBlock + 10);
   run(9 * kSecond, {node, second});
   EXPECT_EQ(cut(), 0u) << "a client may ask for ten seconds";
@@ -78,10 +79,10 @@ TEST_F(CommitLogTest, WaitsForANodeThatHasNotAcknowledged) {
   EXPECT_EQ(cut(), 2 * kLogBlock - 1);
 }
 
-TEST_F(CommitLogTest, AnUnreachableNodeHoldsUpWhatItHasNotAcknowledged) {
+TEST_F(CommitLogTest, UnreachableNodeDelaysOnlyUnacknowledgedIds) {
   commit_many(kLogBlock);
   run(kSecond, {node, second});
-  h->core.peer_lost(second);
+  h->core.on_peer_disconnected(second);
   commit_many(kLogBlock);
   run(20 * kSecond, {node});
   EXPECT_EQ(h->core.statistics().nodes_unreachable, 1u);
@@ -92,9 +93,9 @@ TEST_F(CommitLogTest, AnUnreachableNodeHoldsUpWhatItHasNotAcknowledged) {
   EXPECT_EQ(cut(), 2 * kLogBlock - 1);
 }
 
-TEST_F(CommitLogTest, ANodeThatLostItsRecordsHoldsNothingUp) {
+TEST_F(CommitLogTest, LostNodeDelaysNoTruncation) {
   commit_many(kLogBlock);
-  h->core.peer_lost(second);
+  h->core.on_peer_disconnected(second);
   run(20 * kSecond, {node});
   EXPECT_EQ(cut(), 0u);
   second = h->node("tcp://b:1");
@@ -109,13 +110,13 @@ TEST_F(CommitLogTest, ANodeThatLostItsRecordsHoldsNothingUp) {
 TEST_F(CommitLogTest, AnAcknowledgementIsOfOneIncarnation) {
   commit_many(kLogBlock);
   run(kSecond, {node, second});
-  h->core.peer_lost(second);
-  run(kOver, {node});
+  h->core.on_peer_disconnected(second);
+  run(kLeaseExpiryNs, {node});
   second = h->node("tcp://b:1");
   h->core.accept_loss(NodeId(2), [](const Status&) {});
   const auto told = h->newest<wire::AcceptLoss>(second);
   ASSERT_TRUE(told.ok());
-  h->deliver(second, CoreHarness::encoded(wire::LossAccepted{}, told.sequence));
+  h->deliver(second, CoreHarness::encoded(wire::AcceptLossReply{}, told.sequence));
   for (int i = 0; i < 40; ++i) {
     run_alive(kLease / 4, {node, second});
     h->acknowledge_all(node);
@@ -127,7 +128,7 @@ TEST_F(CommitLogTest, AnAcknowledgementIsOfOneIncarnation) {
 
 TEST_F(CommitLogTest, AnOpenIdHoldsUpItsBlockAlone) {
   commit_many(kLogBlock + 5);
-  const auto open = h->call<Begun>(client, Begin{1, false});
+  const auto open = h->call<BeginReply>(client, Begin{1, false});
   ASSERT_TRUE(open.ok());
   commit_many(2 * kLogBlock);
   run(20 * kSecond, {node, second});
@@ -136,24 +137,24 @@ TEST_F(CommitLogTest, AnOpenIdHoldsUpItsBlockAlone) {
   EXPECT_EQ(outcome(kLogBlock + 1), Outcome::kCommitted);
   EXPECT_EQ(outcome(2 * kLogBlock), Outcome::kForgotten);
   EXPECT_EQ(outcome(open->first_id.value), Outcome::kPending);
-  ASSERT_TRUE(h->call<Completed>(client, commit_of({open->first_id.value})).ok());
+  ASSERT_TRUE(h->call<CompleteReply>(client, commit_of({open->first_id.value})).ok());
   EXPECT_EQ(outcome(open->first_id.value), Outcome::kCommitted);
   run(20 * kSecond, {node, second});
   EXPECT_EQ(outcome(kLogBlock + 1), Outcome::kForgotten);
   h->core.check_invariants();
 }
 
-TEST_F(CommitLogTest, AnUnflushedCommitIsNotCut) {
+TEST_F(CommitLogTest, DoesNotTruncateUnflushedCommits) {
   log.at_once = false;
-  const auto begun = h->call<Begun>(client, Begin{1, false});
+  const auto begun = h->call<BeginReply>(client, Begin{1, false});
   h->post(client, commit_of({begun->first_id.value}));
   log.accept(h->core, 1);
   h->outbox.sent[client].clear();
   for (uint64_t id = 2; id <= kLogBlock; id += 512) {
-    const auto aborted = h->call<Begun>(client, Begin{512, false});
+    const auto aborted = h->call<BeginReply>(client, Begin{512, false});
     Complete message;
     for (uint32_t i = 0; i < 512; ++i) message.outcomes.push_back({TransactionId(aborted->first_id.value + i), false});
-    ASSERT_TRUE(h->call<Completed>(client, message).ok());
+    ASSERT_TRUE(h->call<CompleteReply>(client, message).ok());
   }
   run(20 * kSecond, {node, second});
   EXPECT_EQ(cut(), 0u);
@@ -162,50 +163,52 @@ TEST_F(CommitLogTest, AnUnflushedCommitIsNotCut) {
   EXPECT_EQ(cut(), kLogBlock - 1);
 }
 
-TEST_F(CommitLogTest, BeginsAnewWithWhatIsNeededOnceInSoManyBytes) {
+TEST_F(CommitLogTest, RewritesTheLogWhenItHasGrown) {
   log.bytes_per_commit = 1'024;
   log.at_once = false;
   uint64_t commits = 0;
   const auto fill = [&](uint64_t count) {  // one in eight is aborted, so that ranges are short
     for (uint64_t done = 0; done < count;) {
-      const auto begun = h->call<Begun>(client, Begin{800, false});
+      const auto begun = h->call<BeginReply>(client, Begin{800, false});
       ASSERT_TRUE(begun.ok());
       Complete message;
       for (uint64_t i = 0; i < 800; ++i)
         message.outcomes.push_back({TransactionId(begun->first_id.value + i), i % 8 != 0});
       h->post(client, message);
       log.accept(h->core, log.end());
-      ASSERT_TRUE(h->take<Completed>(client).ok());
+      ASSERT_TRUE(h->receive<CompleteReply>(client).ok());
       done += 700;
       commits += 700;
     }
   };
   fill(7'000);
   run(2 * kSecond, {node, second});
-  EXPECT_TRUE(log.beginnings.empty()) << "it is not long";
+  EXPECT_TRUE(log.checkpoints.empty()) << "it is not long";
   fill(7'000);
   run(20 * kSecond, {node, second});
-  ASSERT_EQ(log.beginnings.size(), 1u);
-  const CommitLogContents& needed = log.beginnings[0];
+  ASSERT_EQ(log.checkpoints.size(), 1u);
+  const CommitLogContents& needed = log.checkpoints[0];
   EXPECT_EQ(needed.end, commits);
-  EXPECT_EQ(needed.cut, TransactionId());
+  EXPECT_EQ(needed.truncated_up_to, TransactionId());
   std::set<TransactionId> named;
   for (const IdRange& range : needed.committed) {
     for (uint64_t id = range.first.value; id <= range.last.value; ++id) named.emplace(id);
   }
   EXPECT_EQ(named, (std::set<TransactionId>(log.all.begin(), log.all.end()))) << "those not flushed included";
-  EXPECT_EQ(h->core.statistics().log_restarts, 1u);
+  EXPECT_EQ(h->core.statistics().log_rewrites, 1u);
   EXPECT_EQ(h->core.statistics().log_ranges, needed.committed.size());
   log.finish(h->core);
   run(20 * kSecond, {node, second});
-  EXPECT_EQ(log.beginnings.size(), 1u) << "nothing was appended since";
+  EXPECT_EQ(log.checkpoints.size(), 1u) << "nothing was appended since";
   fill(9'000);
   log.finish(h->core);
   run(2 * kSecond, {node, second});
-  ASSERT_EQ(log.beginnings.size(), 2u);
-  EXPECT_GT(log.beginnings[1].cut, TransactionId(kLogBlock)) << "ids that are not needed any more are left out";
-  EXPECT_EQ(log.beginnings[1].committed.front().first.value / kLogBlock, (log.beginnings[1].cut.value + 1) / kLogBlock);
-  EXPECT_EQ(log.beginnings[1].end, commits);
+  ASSERT_EQ(log.checkpoints.size(), 2u);
+  EXPECT_GT(log.checkpoints[1].truncated_up_to, TransactionId(kLogBlock))
+      << "ids that are not needed any more are left out";
+  EXPECT_EQ(log.checkpoints[1].committed.front().first.value / kLogBlock,
+            (log.checkpoints[1].truncated_up_to.value + 1) / kLogBlock);
+  EXPECT_EQ(log.checkpoints[1].end, commits);
   h->core.check_invariants();
 }
 
@@ -217,10 +220,10 @@ TEST_F(CommitLogTest, StaysSmallWhenCommitsAreFlushedAndAcknowledged) {
   }
   const Statistics statistics = h->core.statistics();
   EXPECT_EQ(statistics.commits, 100'000u);
-  EXPECT_GT(statistics.log_cut, 85'000u) << "ten seconds of commits and a block are kept";
-  EXPECT_LE(statistics.log_restarts, 100'000u * 1'024 / (8u << 20));
-  EXPECT_GT(statistics.log_restarts, 5u);
-  for (const CommitLogContents& needed : log.beginnings) EXPECT_LE(needed.committed.size(), 2u);
+  EXPECT_GT(statistics.log_truncated_up_to, 85'000u) << "ten seconds of commits and a block are kept";
+  EXPECT_LE(statistics.log_rewrites, 100'000u * 1'024 / (8u << 20));
+  EXPECT_GT(statistics.log_rewrites, 5u);
+  for (const CommitLogContents& needed : log.checkpoints) EXPECT_LE(needed.committed.size(), 2u);
   h->core.check_invariants();  // nothing waits
 }
 

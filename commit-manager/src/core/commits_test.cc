@@ -1,4 +1,5 @@
-// Commits and the commit log: when a commit is seen, answered, published, told and forgotten [R1, R4, R11, R13].
+// Commits and the commit log: when a commit is visible, answered, published and forgotten [R1, commit order; R4,
+// outcomes from the commit log; R11, commit log and restart of the commit manager; R13, atomic publication].
 #include <map>
 #include <set>
 #include <utility>
@@ -6,41 +7,41 @@
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/commits_fixture.h"
 #include "commit-manager/src/core/committed_ids.h"
+#include "commit-manager/testing/commits_fixture.h"
 #include "common/testing/random.h"
 
 namespace loam::commit {
 namespace {
 
 using testing::Random;
-using wire::AskOutcomes;
 using wire::Begin;
-using wire::Begun;
+using wire::BeginReply;
 using wire::CloseSession;
 using wire::Complete;
-using wire::Completed;
+using wire::CompleteReply;
+using wire::GetOutcomes;
+using wire::GetOutcomesReply;
 using wire::OpenSession;
+using wire::OpenSessionReply;
 using wire::Outcome;
-using wire::Outcomes;
-using wire::PublicationInstalled;
 using wire::Publish;
+using wire::PublishReply;
 using wire::RenewNode;
 using wire::RenewSession;
-using wire::SessionOpened;
 
 TEST_F(CommitsTest, ACommitIsNeitherSeenNorAnsweredBeforeTheLogAcceptsIt) {
   begin(2);
   const PeerId other = h->client();
   const uint64_t sequence = h->post(client, commit_of({2}));
   EXPECT_EQ(log.batches, (std::vector<std::vector<TransactionId>>{{TransactionId(2)}}));
-  EXPECT_TRUE(silent(client));
+  EXPECT_TRUE(no_messages(client));
   EXPECT_FALSE(now(other).snapshot.visible(Version(2)));
   EXPECT_EQ(outcome(2), Outcome::kPending);
   EXPECT_EQ(h->core.statistics().commits, 0u);
   h->core.check_invariants();
   accept(1);
-  EXPECT_EQ(h->take<Completed>(client).sequence, sequence);
+  EXPECT_EQ(h->receive<CompleteReply>(client).sequence, sequence);
   EXPECT_TRUE(now(other).snapshot.visible(Version(2)));
   EXPECT_EQ(outcome(2), Outcome::kCommitted);
   EXPECT_EQ(h->core.statistics().commits, 1u);
@@ -56,17 +57,17 @@ TEST_F(CommitsTest, TheCommitsOfARoundAreOneBatch) {
   h->deliver_frame(client, frame);
   EXPECT_EQ(log.batches,
             (std::vector<std::vector<TransactionId>>{{TransactionId(1), TransactionId(3), TransactionId(5)}}));
-  const auto begun = h->take<Begun>(client);
+  const auto begun = h->receive<BeginReply>(client);
   ASSERT_TRUE(begun.ok());
-  EXPECT_EQ(begun->snapshot, Snapshot()) << "what the same round commits is not seen";
-  EXPECT_TRUE(silent(client));
+  EXPECT_EQ(begun->snapshot, Snapshot()) << "commits of the same round are not visible";
+  EXPECT_TRUE(no_messages(client));
   h->run_for(kSecond / 10);
   EXPECT_EQ(log.batches.size(), 1u) << "appended once";
   accept(2);
-  EXPECT_EQ(h->take<Completed>(client).sequence, 1'001u);
-  EXPECT_TRUE(silent(client));
+  EXPECT_EQ(h->receive<CompleteReply>(client).sequence, 1'001u);
+  EXPECT_TRUE(no_messages(client));
   accept(3);
-  EXPECT_EQ(h->take<Completed>(client).sequence, 1'003u);
+  EXPECT_EQ(h->receive<CompleteReply>(client).sequence, 1'003u);
   h->core.check_invariants();
 }
 
@@ -74,11 +75,11 @@ TEST_F(CommitsTest, AMessageIsAnsweredWhenAllOfItsCommitsAreAccepted) {
   begin(2);
   h->post(client, commit_of({2, 1}));
   accept(1);
-  EXPECT_TRUE(silent(client));
+  EXPECT_TRUE(no_messages(client));
   EXPECT_TRUE(now(h->client()).snapshot.visible(Version(2)));
   EXPECT_EQ(outcome(1), Outcome::kPending);
   accept(2);
-  EXPECT_TRUE(h->take<Completed>(client).ok());
+  EXPECT_TRUE(h->receive<CompleteReply>(client).ok());
 }
 
 TEST_F(CommitsTest, ARepeatedCompleteIsAnsweredOnceAndThenFromTheWindow) {
@@ -86,23 +87,23 @@ TEST_F(CommitsTest, ARepeatedCompleteIsAnsweredOnceAndThenFromTheWindow) {
   const Buffer complete = CoreHarness::encoded(commit_of({1}), 1'000);
   h->deliver(client, complete);
   h->deliver(client, complete);
-  h->core.peer_lost(client);
+  h->core.on_peer_disconnected(client);
   client = h->connect();
-  ASSERT_TRUE(h->call<SessionOpened>(client, OpenSession{"test", SessionId(1), 1}).ok());
+  ASSERT_TRUE(h->call<OpenSessionReply>(client, OpenSession{"test", SessionId(1), 1}).ok());
   h->deliver(client, complete);
-  EXPECT_TRUE(silent(client));
+  EXPECT_TRUE(no_messages(client));
   accept(1);
-  EXPECT_EQ(h->take<Completed>(client).sequence, 1'000u);
-  EXPECT_TRUE(silent(client));
+  EXPECT_EQ(h->receive<CompleteReply>(client).sequence, 1'000u);
+  EXPECT_TRUE(no_messages(client));
   h->deliver(client, complete);
-  EXPECT_EQ(h->take<Completed>(client).sequence, 1'000u);
+  EXPECT_EQ(h->receive<CompleteReply>(client).sequence, 1'000u);
   EXPECT_EQ(log.batches.size(), 1u);
   EXPECT_EQ(h->core.statistics().commits, 1u);
 }
 
 TEST_F(CommitsTest, ASessionThatEndsWhileItsCommitWaitsLeavesTheCommit) {
   const PeerId dying = h->client();
-  ASSERT_TRUE(h->call<Begun>(dying, Begin{3, false}).ok());
+  ASSERT_TRUE(h->call<BeginReply>(dying, Begin{3, false}).ok());
   h->post(dying, commit_of({2}));
   h->post(dying, CloseSession{});
   h->outbox.sent[dying].clear();
@@ -114,24 +115,24 @@ TEST_F(CommitsTest, ASessionThatEndsWhileItsCommitWaitsLeavesTheCommit) {
   const auto tasks = h->core.recovery_tasks(10);
   ASSERT_EQ(tasks.size(), 1u);
   EXPECT_EQ(*tasks[0].aborted, (std::vector{TransactionId(1), TransactionId(3)}));
-  h->core.recovered(tasks[0], h->now_ns);
+  h->core.complete_recovery(tasks[0], h->now_ns);
   EXPECT_EQ(outcome(2), Outcome::kPending);
-  EXPECT_EQ(h->call<Completed>(dying, commit_of({1})).error.code(), StatusCode::kFenced);
+  EXPECT_EQ(h->call<CompleteReply>(dying, commit_of({1})).error.code(), StatusCode::kFenced);
   accept(1);
-  EXPECT_TRUE(silent(dying)) << "nothing is answered to the dead";
+  EXPECT_TRUE(no_messages(dying)) << "an ended session gets no reply";
   EXPECT_EQ(outcome(2), Outcome::kCommitted);
   EXPECT_EQ(outcome(1), Outcome::kAborted);
   EXPECT_EQ(now(client).snapshot, Snapshot(Version(3)));
   h->core.check_invariants();
 }
 
-TEST_F(CommitsTest, ASessionThatClosesWithACommitUnderWayIsNoDeadOne) {
+TEST_F(CommitsTest, SessionMayCloseWhileItsCommitWaits) {
   begin(1);
   h->post(client, commit_of({1}));
-  ASSERT_TRUE(h->call<wire::SessionClosed>(client, CloseSession{}).ok());
+  ASSERT_TRUE(h->call<wire::CloseSessionReply>(client, CloseSession{}).ok());
   EXPECT_EQ(h->core.statistics().sessions_lost, 0u);
   accept(1);
-  EXPECT_TRUE(silent(client));
+  EXPECT_TRUE(no_messages(client));
   EXPECT_TRUE(now(h->client()).snapshot.visible(Version(1)));
   h->core.check_invariants();
 }
@@ -151,9 +152,9 @@ TEST_F(CommitsTest, BeginsSeeCommitsThatPublicationsDoNotCount) {
   begin(4);
   h->post(client, commit_of({1, 3}));
   accept(2);
-  const Begun begun = now(h->client());
+  const BeginReply begun = now(h->client());
   EXPECT_TRUE(begun.snapshot.visible(Version(1)) && begun.snapshot.visible(Version(3)));
-  EXPECT_EQ(begun.seen_by_all, Version(0)) << "a power cut takes them back";
+  EXPECT_EQ(begun.seen_by_all, Version(0)) << "a power cut may undo them";
   EXPECT_EQ(begun.durable, Version(0));
   auto publish = published();
   ASSERT_TRUE(publish.ok());
@@ -161,7 +162,7 @@ TEST_F(CommitsTest, BeginsSeeCommitsThatPublicationsDoNotCount) {
   EXPECT_EQ(publish->publication.seen_by_all(), Version(0));
   EXPECT_EQ(publish->log, 0u);
   EXPECT_TRUE(publish->publication.covers(begun.snapshot));
-  EXPECT_EQ(h->call<wire::NodeRenewed>(node, RenewNode{})->log, 0u);
+  EXPECT_EQ(h->call<wire::RenewNodeReply>(node, RenewNode{})->log, 0u);
   flush(1);
   publish = published();
   ASSERT_TRUE(publish.ok()) << "it is said without any other change";
@@ -172,7 +173,7 @@ TEST_F(CommitsTest, BeginsSeeCommitsThatPublicationsDoNotCount) {
   publish = published();
   EXPECT_TRUE(publish->publication.later.visible(Version(3)));
   EXPECT_EQ(publish->log, 2u);
-  EXPECT_EQ(h->call<wire::NodeRenewed>(node, RenewNode{})->log, 2u);
+  EXPECT_EQ(h->call<wire::RenewNodeReply>(node, RenewNode{})->log, 2u);
   EXPECT_EQ(h->core.statistics().log_flushed, 2u);
   EXPECT_EQ(now(h->client()).durable, Version(6)) << "2 and 4 are open, and do not hold it back";
   h->core.check_invariants();
@@ -182,8 +183,8 @@ TEST_F(CommitsTest, YoungAndOldSnapshotsAreCoveredThoughTheySeeUnflushedCommits)
   begin(2);
   h->post(client, commit_of({1, 2}));
   accept(2);
-  ASSERT_TRUE(h->take<Completed>(client).ok());
-  const auto reader = h->call<Begun>(client, Begin{0, true});
+  ASSERT_TRUE(h->receive<CompleteReply>(client).ok());
+  const auto reader = h->call<BeginReply>(client, Begin{0, true});
   ASSERT_TRUE(reader.ok());
   begin(1);
   h->post(client, abort_of(3));
@@ -206,25 +207,25 @@ TEST_F(CommitsTest, YoungAndOldSnapshotsAreCoveredThoughTheySeeUnflushedCommits)
 
 TEST_F(CommitsTest, AbortsNeedNoLog) {
   begin(2);
-  ASSERT_TRUE(h->call<Completed>(client, abort_of(1)).ok());
+  ASSERT_TRUE(h->call<CompleteReply>(client, abort_of(1)).ok());
   EXPECT_TRUE(log.batches.empty());
   EXPECT_TRUE(now(h->client()).snapshot.visible(Version(1)));
   EXPECT_EQ(outcome(1), Outcome::kAborted);
-  ASSERT_TRUE(h->call<Completed>(client, Complete{}).ok()) << "nothing is answered at once too";
+  ASSERT_TRUE(h->call<CompleteReply>(client, Complete{}).ok()) << "nothing is answered at once too";
 }
 
-TEST_F(CommitsTest, WhatMayNotBeCompletedChangesNothing) {
+TEST_F(CommitsTest, RefusedCompletionChangesNothing) {
   begin(4);
   const PeerId other = h->client();
-  ASSERT_TRUE(h->call<Begun>(other, Begin{1, false}).ok());
+  ASSERT_TRUE(h->call<BeginReply>(other, Begin{1, false}).ok());
   h->post(client, commit_of({1}));
   accept(1);
   h->post(client, commit_of({2}));
   h->outbox.sent[client].clear();
   const Statistics before = h->core.statistics();
   const auto refused = [&](const Complete& message) {
-    const auto answer = h->call<Completed>(client, message);
-    return answer.error.code() == StatusCode::kInvalidArgument && silent(client);
+    const auto answer = h->call<CompleteReply>(client, message);
+    return answer.error.code() == StatusCode::kInvalidArgument && no_messages(client);
   };
   EXPECT_TRUE(refused(commit_of({3, 3})));
   EXPECT_TRUE(refused(Complete{{{TransactionId(3), true}, {TransactionId(3), false}}}));
@@ -248,11 +249,12 @@ TEST_F(CommitsTest, WhatMayNotBeCompletedChangesNothing) {
 TEST_F(CommitsTest, WithSyncAnOutcomeIsToldWhenItIsOnTheDisk) {
   begin(1);
   h->post(client, commit_of({1}));
-  EXPECT_EQ(h->call<Outcomes>(h->client(), AskOutcomes{{TransactionId(1)}})->outcomes, std::vector{Outcome::kPending});
+  EXPECT_EQ(h->call<GetOutcomesReply>(h->client(), GetOutcomes{{TransactionId(1)}})->outcomes,
+            std::vector{Outcome::kPending});
   flush_all();
-  EXPECT_EQ(h->call<Outcomes>(h->client(), AskOutcomes{{TransactionId(1)}})->outcomes,
+  EXPECT_EQ(h->call<GetOutcomesReply>(h->client(), GetOutcomes{{TransactionId(1)}})->outcomes,
             std::vector{Outcome::kCommitted});
-  EXPECT_TRUE(h->take<Completed>(client).ok());
+  EXPECT_TRUE(h->receive<CompleteReply>(client).ok());
   EXPECT_TRUE(published()->publication.later.visible(Version(1)));
   h->core.check_invariants();
 }
@@ -263,47 +265,47 @@ TEST_F(CommitsTest, ALogThatIsBehindStopsBegins) {
   start(options);
   begin(4);
   h->post(client, commit_of({1, 2}));
-  EXPECT_EQ(h->call<Begun>(client, Begin{1, false}).error.code(), StatusCode::kOverloaded);
-  EXPECT_TRUE(h->call<Begun>(client, Begin{0, true}).ok());
+  EXPECT_EQ(h->call<BeginReply>(client, Begin{1, false}).error.code(), StatusCode::kOverloaded);
+  EXPECT_TRUE(h->call<BeginReply>(client, Begin{0, true}).ok());
   h->post(client, commit_of({3}));
   EXPECT_EQ(log.all.size(), 3u) << "an open transaction may still be committed";
   accept(3);
-  EXPECT_EQ(h->take<Completed>(client).error.code(), StatusCode::kOk);
-  EXPECT_EQ(h->take<Completed>(client).error.code(), StatusCode::kOk);
-  EXPECT_EQ(h->call<Begun>(client, Begin{1, false}).error.code(), StatusCode::kOverloaded);
+  EXPECT_EQ(h->receive<CompleteReply>(client).error.code(), StatusCode::kOk);
+  EXPECT_EQ(h->receive<CompleteReply>(client).error.code(), StatusCode::kOk);
+  EXPECT_EQ(h->call<BeginReply>(client, Begin{1, false}).error.code(), StatusCode::kOverloaded);
   flush(2);
-  EXPECT_TRUE(h->call<Begun>(client, Begin{1, false}).ok());
+  EXPECT_TRUE(h->call<BeginReply>(client, Begin{1, false}).ok());
 }
 
 TEST_F(CommitsTest, AFailureOfTheLogStopsEverything) {
   begin(2);
   h->post(client, commit_of({1}));
   for (auto& [peer, queue] : h->outbox.sent) queue.clear();
-  h->core.log_failed(Status(StatusCode::kNoSpace, "cannot write the commit log"));
+  h->core.on_log_failed(Status(StatusCode::kNoSpace, "cannot write the commit log"));
   EXPECT_EQ(h->core.durable_status().code(), StatusCode::kNoSpace);
-  h->core.log_failed(Status(StatusCode::kInternal, "again"));
+  h->core.on_log_failed(Status(StatusCode::kInternal, "again"));
   EXPECT_EQ(h->core.durable_status().code(), StatusCode::kNoSpace) << "the first one";
   accept(1);
   h->post(client, Begin{1, false});
   h->post(client, commit_of({2}));
   h->post(client, abort_of(2));
   h->run_for(2 * kLease);
-  h->core.peer_lost(client);
+  h->core.on_peer_disconnected(client);
   for (const auto& [peer, queue] : h->outbox.sent) EXPECT_TRUE(queue.empty());
   EXPECT_EQ(log.batches.size(), 1u);
   EXPECT_EQ(h->core.next_deadline_ns(), UINT64_MAX);
-  EXPECT_EQ(h->core.open_recoverer(h->now_ns), SessionId(0));
+  EXPECT_EQ(h->core.open_recoverer_session(h->now_ns), SessionId(0));
 }
 
 TEST(Commits, NothingThatWaitsForTheDiskIsSaidAfterAFailureOfTheLog) {
-  SlowDurable disk;
+  SlowStateStore disk;
   RecordingLog log;
   CoreHarness h(CoreHarness::open_at_once(), &disk, Bytes{}, &log);
   disk.finish_all(h.core);
   const PeerId node = h.connect();
   h.post(node, wire::RegisterNode{"tcp://a:1", "", 1});
   ASSERT_TRUE(disk.writing.has_value());
-  h.core.log_failed(Status(StatusCode::kNoSpace, "cannot write the commit log"));
+  h.core.on_log_failed(Status(StatusCode::kNoSpace, "cannot write the commit log"));
   ASSERT_TRUE(disk.finish(h.core));
   EXPECT_TRUE(h.outbox.sent[node].empty());
   EXPECT_FALSE(disk.writing.has_value());
@@ -313,59 +315,59 @@ TEST(Commits, WithoutALogAreAnsweredInTheSameRound) {
   CoreHarness h;
   const PeerId node = h.node("tcp://a:1");
   const PeerId client = h.client();
-  ASSERT_TRUE(h.call<Begun>(client, Begin{1, false}).ok());
-  ASSERT_TRUE(h.call<Completed>(client, commit_of({1})).ok());
+  ASSERT_TRUE(h.call<BeginReply>(client, Begin{1, false}).ok());
+  ASSERT_TRUE(h.call<CompleteReply>(client, commit_of({1})).ok());
   EXPECT_EQ(h.core.outcome(TransactionId(1)), Outcome::kCommitted);
-  EXPECT_TRUE(h.call<Begun>(client, Begin{1, false})->snapshot.visible(Version(1)));
+  EXPECT_TRUE(h.call<BeginReply>(client, Begin{1, false})->snapshot.visible(Version(1)));
   h.run_for(kLease / 8);
   EXPECT_TRUE(h.newest<Publish>(node)->publication.later.visible(Version(1)));
   h.core.check_invariants();
 }
 
-TEST_F(CommitsTest, AcknowledgementsOfOtherPublicationsArePassedOver) {
+TEST_F(CommitsTest, IgnoresAcknowledgementsOfOtherPublications) {
   CoreOptions options = options_of_test();
   options.outcome_keep_ns = kSecond;
   start(options);
   log.at_once = true;
   for (uint64_t id = 1; id <= CommittedIds::kBlockIds; ++id) {
     begin(1);
-    ASSERT_TRUE(h->call<Completed>(client, commit_of({id})).ok());
+    ASSERT_TRUE(h->call<CompleteReply>(client, commit_of({id})).ok());
   }
   const auto publish = published();
   ASSERT_TRUE(publish.ok());
   const uint64_t number = publish->publication.number;
-  const PublicationInstalled wrong[] = {{0, number}, {2, number}, {1, number + 1'000}, {1, 0}, {0, 0}};
-  for (const PublicationInstalled& installed : wrong) h->deliver(node, CoreHarness::encoded(installed, number));
+  const PublishReply wrong[] = {{0, number}, {2, number}, {1, number + 1'000}, {1, 0}, {0, 0}};
+  for (const PublishReply& installed : wrong) h->deliver(node, CoreHarness::encoded(installed, number));
   run_alive(5 * kSecond, {node});
   EXPECT_FALSE(h->outbox.closed.contains(node));
-  EXPECT_EQ(h->core.statistics().log_cut, 0u);
+  EXPECT_EQ(h->core.statistics().log_truncated_up_to, 0u);
   acknowledge(publish);
   run_alive(2 * kSecond, {node});
-  EXPECT_EQ(h->core.statistics().log_cut, CommittedIds::kBlockIds - 1);
-  h->deliver(client, CoreHarness::encoded(PublicationInstalled{1, number}, number));
+  EXPECT_EQ(h->core.statistics().log_truncated_up_to, CommittedIds::kBlockIds - 1);
+  h->deliver(client, CoreHarness::encoded(PublishReply{1, number}, number));
   EXPECT_EQ(h->outbox.closed.at(client), StatusCode::kMalformed) << "a client says what nodes say";
 }
 
-// While no storage node has records, none needs the log. Commits that come later lie among those that are there: what
-// had been cut would then be told as aborted.
-TEST_F(CommitsTest, WhatMayStillBeCommittedIsNotCut) {
+// While no storage node has records, none needs the log. A later commit may fall among ids that could be truncated;
+// if they were, its outcome would be answered as aborted.
+TEST_F(CommitsTest, DoesNotTruncateOpenIds) {
   CoreOptions options = options_of_test();
   options.outcome_keep_ns = kSecond;
   log.at_once = true;
   h = std::make_unique<CoreHarness>(options, nullptr, Bytes{}, &log);
   client = h->client();
   begin(1);
-  ASSERT_TRUE(h->call<Completed>(client, commit_of({1})).ok());
+  ASSERT_TRUE(h->call<CompleteReply>(client, commit_of({1})).ok());
   run_alive(5 * kSecond, {});
-  EXPECT_EQ(h->core.statistics().log_cut, 0u);
+  EXPECT_EQ(h->core.statistics().log_truncated_up_to, 0u);
   begin(1);
-  ASSERT_TRUE(h->call<Completed>(client, commit_of({2})).ok());
+  ASSERT_TRUE(h->call<CompleteReply>(client, commit_of({2})).ok());
   EXPECT_EQ(outcome(1), Outcome::kCommitted);
 }
 
-// ---- the model ------------------------------------------------------------------------------------------------------
+// ---- the model -----------------------------------------------------------------------------------------------------
 
-/// Clients that begin and complete, and a commit log that comes along in steps, against plain sets.
+/// Compares random begins, completions and progress of the commit log with plain sets.
 struct CommitsModel : ::testing::TestWithParam<int> {
   struct Client {
     PeerId peer;
@@ -375,7 +377,7 @@ struct CommitsModel : ::testing::TestWithParam<int> {
 
   void begin(Client& client) {
     const auto count = static_cast<uint32_t>(random.between(1, 4));
-    const auto begun = h.call<Begun>(client.peer, Begin{count, random.one_in(3)});
+    const auto begun = h.call<BeginReply>(client.peer, Begin{count, random.one_in(3)});
     ASSERT_TRUE(begun.ok()) << begun.error.to_string();
     ASSERT_EQ(begun->first_id.value, last_id + 1);
     for (uint32_t i = 0; i < count; ++i) client.open.insert(++last_id);
@@ -406,7 +408,7 @@ struct CommitsModel : ::testing::TestWithParam<int> {
     }
     const uint64_t sequence = h.post(client.peer, message);
     if (commits.empty()) {
-      ASSERT_EQ(h.take<Completed>(client.peer).sequence, sequence) << "aborts need no log";
+      ASSERT_EQ(h.receive<CompleteReply>(client.peer).sequence, sequence) << "aborts need no log";
     } else {
       client.waiting[sequence] = {positions.size(), commits};
     }
@@ -419,14 +421,14 @@ struct CommitsModel : ::testing::TestWithParam<int> {
     to.accepted = random.between(to.accepted, positions.size());
     if (random.one_in(2)) to.flushed = random.between(to.flushed, to.accepted);
     log.progress = to;
-    h.core.logged(to);
+    h.core.on_log_progress(to);
     for (uint64_t at = 0; at < positions.size(); ++at) {
       if (at < to.accepted) accepted.insert(positions[at]);
       if (at < to.flushed) flushed.insert(positions[at]);
     }
     for (Client& client : clients) {
       while (!client.waiting.empty() && client.waiting.begin()->second.first <= to.accepted) {
-        ASSERT_EQ(h.take<Completed>(client.peer).sequence, client.waiting.begin()->first);
+        ASSERT_EQ(h.receive<CompleteReply>(client.peer).sequence, client.waiting.begin()->first);
         client.waiting.erase(client.waiting.begin());
       }
       ASSERT_TRUE(h.outbox.sent[client.peer].empty()) << "nothing else is answered";
@@ -438,7 +440,7 @@ struct CommitsModel : ::testing::TestWithParam<int> {
     h.run_for(random.between(10'000'000, 120'000'000));
     for (Client& client : clients) {
       h.post(client.peer, RenewSession{});
-      ASSERT_TRUE(h.take<wire::SessionRenewed>(client.peer).ok());
+      ASSERT_TRUE(h.receive<wire::RenewSessionReply>(client.peer).ok());
     }
     const auto publish = h.newest<Publish>(node);
     if (!publish.ok()) return;
@@ -487,7 +489,7 @@ TEST_P(CommitsModel, NothingThatIsNotFlushedCountsAsCompleteAndEverythingElseDoe
   }
   if (HasFatalFailure()) return;
   EXPECT_GT(publications, 10u);
-  EXPECT_GT(unflushed, 0u) << "the run shows something";
+  EXPECT_GT(unflushed, 0u) << "the run had unflushed commits";
   std::vector<uint64_t> appended;
   for (const std::vector<TransactionId>& batch : log.batches) {
     for (const TransactionId id : batch) appended.push_back(id.value);

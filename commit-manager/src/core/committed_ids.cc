@@ -6,7 +6,7 @@
 namespace loam::commit {
 
 void CommittedIds::restore(const CommitLogContents& contents, uint64_t now_ns) {
-  cut_ = contents.cut.value;
+  truncated_up_to_ = contents.truncated_up_to.value;
   for (const IdRange& range : contents.committed) {
     for (uint64_t id = range.first.value; id <= range.last.value;) {
       Block& block = block_at(id / kBlockIds);
@@ -42,11 +42,11 @@ bool CommittedIds::contains(TransactionId id) const {
 }
 
 bool CommittedIds::forgotten(TransactionId id) const {
-  return id.value <= cut_ && !blocks_.contains(id.value / kBlockIds);
+  return id.value <= truncated_up_to_ && !blocks_.contains(id.value / kBlockIds);
 }
 
-bool CommittedIds::cut(uint64_t now_ns, uint64_t keep_ns,
-                       const std::function<bool(TransactionId first, TransactionId last)>& complete) {
+bool CommittedIds::truncate(uint64_t now_ns, uint64_t keep_ns,
+                            const std::function<bool(TransactionId first, TransactionId last)>& complete) {
   const size_t before = blocks_.size();
   last_block_ = nullptr;
   std::erase_if(blocks_, [&](const auto& entry) {
@@ -54,7 +54,7 @@ bool CommittedIds::cut(uint64_t now_ns, uint64_t keep_ns,
     const TransactionId first(number * kBlockIds);
     const TransactionId last(first.value + kBlockIds - 1);
     if (now_ns < block.newest_ns + keep_ns || !complete(first, last)) return false;
-    cut_ = std::max(cut_, last.value);
+    truncated_up_to_ = std::max(truncated_up_to_, last.value);
     return true;
   });
   return blocks_.size() != before;

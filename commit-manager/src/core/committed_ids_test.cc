@@ -37,7 +37,7 @@ TEST(CommittedIdsTest, AreWhatWasAddedAndRestored) {
   CommittedIds restored;
   restored.restore({committed.ranges(), TransactionId(7), ids.size()}, 0);
   EXPECT_EQ(restored.ranges(), committed.ranges());
-  EXPECT_EQ(restored.cut_up_to(), TransactionId(7));
+  EXPECT_EQ(restored.truncated_up_to(), TransactionId(7));
   for (uint64_t id = 0; id < 4 * kBlock; ++id) {
     EXPECT_EQ(committed.contains(TransactionId(id)), ids.contains(id)) << id;
     EXPECT_EQ(restored.contains(TransactionId(id)), ids.contains(id)) << id;
@@ -57,14 +57,14 @@ TEST(CommittedIdsTest, ABlockGoesWhenItsTimeHasPassedAndItIsComplete) {
   CommittedIds committed;
   committed.add(TransactionId(5), 100);
   committed.add(TransactionId(kBlock + 5), 200);
-  EXPECT_FALSE(committed.cut(149, 50, always)) << "too soon";
-  EXPECT_TRUE(committed.cut(150, 50, always));
+  EXPECT_FALSE(committed.truncate(149, 50, always)) << "too soon";
+  EXPECT_TRUE(committed.truncate(150, 50, always));
   EXPECT_TRUE(committed.forgotten(TransactionId(5)));
   EXPECT_TRUE(committed.forgotten(TransactionId(6))) << "whether it was committed is forgotten with its block";
   EXPECT_FALSE(committed.contains(TransactionId(5)));
   EXPECT_TRUE(committed.contains(TransactionId(kBlock + 5)));
   EXPECT_FALSE(committed.forgotten(TransactionId(kBlock + 6))) << "it was not committed";
-  EXPECT_EQ(committed.cut_up_to(), TransactionId(kBlock - 1));
+  EXPECT_EQ(committed.truncated_up_to(), TransactionId(kBlock - 1));
 }
 
 TEST(CommittedIdsTest, AnOpenIdHoldsUpItsBlockAlone) {
@@ -72,11 +72,11 @@ TEST(CommittedIdsTest, AnOpenIdHoldsUpItsBlockAlone) {
   for (uint64_t block = 0; block < 10; ++block) committed.add(TransactionId(block * kBlock + 1), 1);
   const TransactionId open(3 * kBlock + 7);
   const auto complete = [&](TransactionId first, TransactionId last) { return open < first || open > last; };
-  EXPECT_TRUE(committed.cut(100, 1, complete));
+  EXPECT_TRUE(committed.truncate(100, 1, complete));
   EXPECT_EQ(committed.blocks(), 1u);
   EXPECT_TRUE(committed.contains(TransactionId(3 * kBlock + 1)));
   EXPECT_FALSE(committed.forgotten(open)) << "its block is there";
-  EXPECT_EQ(committed.cut_up_to(), TransactionId(10 * kBlock - 1));
+  EXPECT_EQ(committed.truncated_up_to(), TransactionId(10 * kBlock - 1));
 }
 
 }  // namespace

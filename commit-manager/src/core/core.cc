@@ -1,3 +1,4 @@
+// Dispatch of messages, deferred work, the timer and publications: the frame around the handlers of the core.
 #include <algorithm>
 #include <utility>
 
@@ -13,19 +14,21 @@ namespace {
 
 using wire::Opcode;
 
-/// A publication of this size delays the next by one more interval: its bytes go to every node.
+/// Bytes of a publication that delay the next one by one more interval, because they go to every node.
 constexpr uint64_t kPublicationBytesPerInterval = 64u << 10;
 
-/// Leases and ages are checked this many times in the shortest of them, and at least every kLongestTickNs. The interval
-/// is a part of the time for which a dead client's keys stay claimed.
+/// Number of checks of leases and ages within the shortest of them. The interval between checks adds to the time for
+/// which the records of a dead client stay claimed.
 constexpr uint64_t kTicksPerLease = 16;
+/// Upper bound on the interval between two checks.
 constexpr uint64_t kLongestTickNs = 20'000'000;
 
-/// What such an answer may have more than its request: numbers, versions, the text of an error.
+/// Bytes that a large reply may have beyond those of its request: numbers, versions, the text of an error.
 constexpr size_t kAnswerMoreBytes = 1'024;
 
-/// These are answered with as much as they bring. A Begun may be large too, but its window keeps a reference.
-bool answer_may_be_large(Opcode opcode) { return opcode == Opcode::kCreateTable || opcode == Opcode::kAskOutcomes; }
+/// True for requests whose reply is about as large as the request. A BeginReply may be large too, but the reply
+/// window keeps only a reference of it.
+bool answer_may_be_large(Opcode opcode) { return opcode == Opcode::kCreateTable || opcode == Opcode::kGetOutcomes; }
 
 uint64_t shortest_ns(const CoreOptions& options) {
   return std::min({options.client_lease_ns, options.node_lease_ns, options.max_transaction_age_ns});
@@ -35,8 +38,8 @@ uint64_t tick_ns(const CoreOptions& options) {
   return std::clamp<uint64_t>(shortest_ns(options) / kTicksPerLease, 1'000'000, kLongestTickNs);
 }
 
-/// Upper bound on the time between two ticks that counts against leases. In a longer gap the commit manager itself did
-/// not run, and clients and nodes must not lose their leases for that. A part of the gap counts all the same, so that
+/// Upper bound on the time between two ticks that counts against leases. In a longer gap the commit manager itself
+/// did not run, and clients and nodes must not lose their leases for that. The bound itself still counts, so that
 /// even a starved commit manager notices dead processes.
 uint64_t counted_gap_ns(const CoreOptions& options) { return std::max(shortest_ns(options) / 4, tick_ns(options)); }
 
@@ -44,7 +47,7 @@ uint64_t counted_gap_ns(const CoreOptions& options) { return std::max(shortest_n
 
 void Core::Impl::on_messages(PeerId id, std::span<const Bytes> messages, uint64_t now_ns) {
   if (!durable_status_.ok()) return;
-  if (ticked_ns_ == 0) tick(now_ns);  // leases count from the first moment that the core knows
+  if (ticked_ns_ == 0) tick(now_ns);  // leases count from the first time that the core gets
   now_ns_ = std::max(now_ns_, now_ns);
   Peer& peer = peers_[id];
   peer.id = id;
@@ -55,13 +58,13 @@ void Core::Impl::on_messages(PeerId id, std::span<const Bytes> messages, uint64_
       ++counts_.malformed;
       ByteReader reader(message);
       wire::Envelope envelope;
-      static_cast<void>(wire::decode_envelope(reader, envelope));  // decodes as far as possible, to name the request
+      static_cast<void>(wire::decode_envelope(reader, envelope));  // gets the sequence of the request, if that decodes
       send(peer, envelope.sequence, wire::Error{status});
-      doom(peer, std::move(status), true);
+      close_later(peer, std::move(status), true);
     }
-    if (peer.doomed) break;  // what follows in this frame is not executed
+    if (peer.closing) break;  // the rest of the frame is not executed
   }
-  settle();
+  run_deferred_work();
 }
 
 Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
@@ -83,7 +86,7 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
     case Opcode::kComplete:
     case Opcode::kReleaseSnapshots:
     case Opcode::kRenewSession:
-    case Opcode::kAskOutcomes:
+    case Opcode::kGetOutcomes:
     case Opcode::kCreateTable:
     case Opcode::kFinishIndex:
     case Opcode::kDropTable:
@@ -93,16 +96,16 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
       return register_node(peer, envelope.sequence, reader);
     case Opcode::kRenewNode:
       return renew_node(peer, envelope.sequence, reader);
-    case Opcode::kTableInstalled:
-    case Opcode::kTableRemoved:
-    case Opcode::kFenceInstalled:
-    case Opcode::kLossAccepted:
-    case Opcode::kPublicationInstalled:
+    case Opcode::kInstallTableReply:
+    case Opcode::kRemoveTableReply:
+    case Opcode::kFenceReply:
+    case Opcode::kAcceptLossReply:
+    case Opcode::kPublishReply:
     case Opcode::kError:
-      return node_answer(peer, envelope, reader);
+      return handle_node_reply(peer, envelope, reader);
     default:
-      return {StatusCode::kMalformed, "a commit manager does not take " + std::string(to_string(envelope.opcode)) +
-                                          "; is this the address of a storage node that you want?"};
+      return {StatusCode::kMalformed, "a commit manager does not accept " + std::string(to_string(envelope.opcode)) +
+                                          "; check whether this should be the address of a storage node"};
   }
 }
 
@@ -117,9 +120,10 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
                                        uint64_t now_ns) {
   if (peer.session == nullptr) {
     Env::probe("manager.session.request_after_end");
-    if (peer.ended.value == 0) {
+    if (peer.ended_session.value == 0) {
       if (peer.open_refused) {
-        // The client repeats them in the session that it gets later. Closing the connection would hide the refusal.
+        // The client sent this request behind OpenSession without waiting, and repeats it in the session that it gets
+        // later. An error would close the connection and could hide the refusal.
         Env::probe("manager.session.request_after_refusal");
         return ok_status();
       }
@@ -128,12 +132,13 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
     if (envelope.opcode == Opcode::kReleaseSnapshots) return ok_status();
     ++counts_.refused;
     send(peer, envelope.sequence,
-         wire::Error{{StatusCode::kFenced, "session " + std::to_string(peer.ended.value) +
-                                               " has ended; open another one, and ask what became of its commits"}});
+         wire::Error{
+             {StatusCode::kFenced, "session " + std::to_string(peer.ended_session.value) +
+                                       " has ended; open another one, and ask for the outcomes of its commits"}});
     return ok_status();
   }
   Session& session = *peer.session;
-  session.heard_ns = now_ns;
+  session.last_heard_ns = now_ns;
   switch (envelope.opcode) {
     case Opcode::kReleaseSnapshots:
       return release_snapshots(session, reader);
@@ -144,49 +149,51 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
   }
 }
 
-/// Requests that are answered from the window when they come again (R3).
+/// Executes a request at most once. A repetition gets the first reply from the window (R3, idempotent requests within
+/// a session).
 Status Core::Impl::execute_once(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns) {
   Peer& peer = peers_.at(session.peer);
-  using Found = wire::ReplyWindow::Found;
+  using LookupResult = wire::ReplyWindow::LookupResult;
   switch (session.window.look_up(envelope.sequence, out_)) {
-    case Found::kNew:
+    case LookupResult::kNew:
       break;
-    case Found::kRunning:
-      return ok_status();
-    case Found::kAnswered:
-      if (session.window.is_reference(envelope.sequence) && !begun_again(session, envelope.sequence, Buffer(out_))) {
-        answer_forgotten(session, peer, envelope.sequence);
+    case LookupResult::kRunning:
+      return ok_status();  // the first execution will send the reply, over the newest connection
+    case LookupResult::kAnswered:
+      if (session.window.is_reference(envelope.sequence) &&
+          !rebuild_begin_reply(session, envelope.sequence, Buffer(out_))) {
+        reject_forgotten_request(session, peer, envelope.sequence);
         return ok_status();
       }
       Env::probe("manager.request.answered_from_window");
       ++counts_.repeated;
       send_encoded(peer, out_);
       return ok_status();
-    case Found::kForgotten:
-      answer_forgotten(session, peer, envelope.sequence);
+    case LookupResult::kEvicted:
+      reject_forgotten_request(session, peer, envelope.sequence);
       return ok_status();
   }
   return execute_new(session, envelope, reader, now_ns);
 }
 
-void Core::Impl::answer_forgotten(const Session& session, Peer& peer, uint64_t sequence) {
+void Core::Impl::reject_forgotten_request(const Session& session, Peer& peer, uint64_t sequence) {
   Env::probe("manager.request.forgotten");
   const Status status(StatusCode::kUnknownOutcome,
                       "request " + std::to_string(sequence) + " of session " + std::to_string(session.id.value) +
                           " came again after its answer was forgotten (the answers of " +
                           std::to_string(wire::kManagerReplyWindow.requests) + " requests are kept); the session ends");
   send(peer, sequence, wire::Error{status});
-  doom(peer, status, true);
+  close_later(peer, status, true);
 }
 
 Status Core::Impl::execute_new(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns) {
   if (answer_may_be_large(envelope.opcode) &&
-      !session.window.book(envelope.sequence, reader.remaining() + kAnswerMoreBytes)) {
+      !session.window.reserve(envelope.sequence, reader.remaining() + kAnswerMoreBytes)) {
     Env::probe("manager.request.no_room_for_answer");
     refuse(session, envelope.sequence,
            {StatusCode::kOverloaded,
             "the commit manager has no memory left to keep the answer for a repetition (limit " +
-                std::to_string(options_.max_kept_answer_bytes) + " bytes for all clients); try again later"});
+                std::to_string(options_.max_retained_reply_bytes) + " bytes for all clients); try again later"});
     return ok_status();
   }
   switch (envelope.opcode) {
@@ -194,7 +201,7 @@ Status Core::Impl::execute_new(Session& session, const wire::Envelope& envelope,
       return begin(session, reader, envelope.sequence, now_ns);
     case Opcode::kComplete:
       return complete(session, reader, envelope.sequence);
-    case Opcode::kAskOutcomes:
+    case Opcode::kGetOutcomes:
       return ask_outcomes(session, reader, envelope.sequence);
     case Opcode::kCreateTable:
       return create(session, reader, envelope.sequence);
@@ -208,18 +215,18 @@ Status Core::Impl::execute_new(Session& session, const wire::Envelope& envelope,
 }
 
 void Core::Impl::send_encoded(Peer& peer, Bytes message) {
-  if (peer.doomed || transmit(peer.id, message)) return;
-  doom(peer, {StatusCode::kOverloaded, "the peer does not read its answers; its queue is full"}, false);
+  if (peer.closing || transmit(peer.id, message)) return;
+  close_later(peer, {StatusCode::kOverloaded, "the peer does not read its answers; its queue is full"}, false);
 }
 
-void Core::Impl::doom(Peer& peer, Status why, bool ends_session) {
-  if (peer.doomed) return;
-  peer.doomed = true;
-  doomed_.push_back({peer.id, std::move(why), ends_session});
+void Core::Impl::close_later(Peer& peer, Status why, bool ends_session) {
+  if (peer.closing) return;
+  peer.closing = true;
+  pending_closes_.push_back({peer.id, std::move(why), ends_session});
 }
 
-/// Forgets a connection. Its session or node outlives it; only a session that broke the protocol ends with it.
-void Core::Impl::forget(Peer& peer, const Status& why, bool ends_session) {
+/// Forgets a connection. Its session or storage node outlives it, except a session whose client broke the protocol.
+void Core::Impl::detach_peer(Peer& peer, const Status& why, bool ends_session) {
   if (peer.session != nullptr && ends_session) {
     end_session(*peer.session, why.to_string());
   } else if (peer.session != nullptr) {
@@ -227,47 +234,53 @@ void Core::Impl::forget(Peer& peer, const Status& why, bool ends_session) {
   }
   if (peer.node.value != 0) {
     std::erase_if(node_peers_, [&](const auto& entry) { return entry.second == peer.id; });
-    std::erase_if(registering_, [&](const auto& entry) { return entry.second.peer == peer.id; });
-    outbox_.note("storage node " + std::to_string(peer.node.value) + " is not connected: " + why.to_string());
+    std::erase_if(pending_registrations_, [&](const auto& entry) { return entry.second.peer == peer.id; });
+    outbox_.log_event("storage node " + std::to_string(peer.node.value) + " is not connected: " + why.to_string());
   }
 }
 
-void Core::Impl::settle() {
+/// Does the work that handlers have left, until none is left: each step may cause another one.
+///
+/// Commits go to the log first, so that its writer thread works on them meanwhile. Connections close before orphans
+/// are made, because a close may end a session. Orphans are made before the fence is sent, so the set of aborted ids
+/// is fixed before any storage node hears of the end (R8, completion by the owner, recovery after the fence). The
+/// state is saved last, with all changes of the round.
+void Core::Impl::run_deferred_work() {
   append_commits();
   while (true) {
-    if (durable_status_.ok()) changes_.settle();
-    if (!doomed_.empty()) {
-      const Doomed doomed = std::move(doomed_.back());
-      doomed_.pop_back();
-      const auto at = peers_.find(doomed.peer);
+    if (durable_status_.ok()) changes_.complete_acknowledged();
+    if (!pending_closes_.empty()) {
+      const PendingClose closing = std::move(pending_closes_.back());
+      pending_closes_.pop_back();
+      const auto at = peers_.find(closing.peer);
       if (at == peers_.end()) continue;
-      forget(at->second, doomed.why, doomed.ends_session);
+      detach_peer(at->second, closing.why, closing.ends_session);
       peers_.erase(at);
-      outbox_.close(doomed.peer, doomed.why);
+      outbox_.close(closing.peer, closing.why);
     } else if (!ending_.empty()) {
       make_orphans();
     } else if (fence_due_) {
-      raise_fence();
+      broadcast_fence();
     } else if (!save()) {
       break;
     }
   }
 }
 
-void Core::Impl::peer_lost(PeerId id) {
+void Core::Impl::on_peer_disconnected(PeerId id) {
   const auto at = peers_.find(id);
   if (at == peers_.end()) return;
-  forget(at->second, {StatusCode::kUnavailable, "the connection was lost"}, false);
+  detach_peer(at->second, {StatusCode::kUnavailable, "the connection was lost"}, false);
   peers_.erase(at);
-  settle();
+  run_deferred_work();
 }
 
-void Core::Impl::on_time(uint64_t now_ns) {
+void Core::Impl::on_timer(uint64_t now_ns) {
   if (!durable_status_.ok() || now_ns < next_deadline_ns()) return;
   now_ns_ = std::max(now_ns_, now_ns);
   if (now_ns >= tick_due_ns()) tick(now_ns);
   if (now_ns >= publication_due_ns()) publish(now_ns);
-  settle();
+  run_deferred_work();
 }
 
 void Core::Impl::tick(uint64_t now_ns) {
@@ -275,23 +288,24 @@ void Core::Impl::tick(uint64_t now_ns) {
   if (now_ns - ticked_ns_ > counted_ns) {
     const uint64_t away_ns = now_ns - ticked_ns_ - counted_ns;
     if (ticked_ns_ != 0) Env::probe("manager.time.was_stopped");
-    // Stopped and continued, or just started: what others have sent meanwhile has not been read yet.
-    for (auto& [id, session] : sessions_) session.heard_ns = std::min(now_ns, session.heard_ns + away_ns);
+    // The process was stopped and continued, or has just started. Renewals that peers sent meanwhile are still
+    // unread, so the time does not count against their leases and transactions.
+    for (auto& [id, session] : sessions_) session.last_heard_ns = std::min(now_ns, session.last_heard_ns + away_ns);
     leases_.extend(away_ns, now_ns);
-    transactions_.forget_time(away_ns);
+    transactions_.exclude_downtime(away_ns);
   }
   served_ns_ += ticked_ns_ == 0 ? 0 : std::min(now_ns - ticked_ns_, counted_ns);
   ticked_ns_ = now_ns;
   watch_store(now_ns);
   expire_nodes(now_ns);
-  decide_losses();
+  process_loss_acceptances();
   expire_sessions(now_ns);
   if (closed_unfenced_ != 0 && now_ns - closed_since_ns_ >= kClosedUnfencedNs) {
     Env::probe("manager.fence.for_closed_sessions");
     fence_due_ = true;
   }
   advance_fencing();
-  look_at_log();
+  maintain_log();
 }
 
 uint64_t Core::Impl::next_deadline_ns() const {
@@ -317,8 +331,8 @@ void Core::Impl::publish(uint64_t now_ns) {
   counts_.publication_bytes = out_.size();
   republish_ = false;
   for (const auto& [node, peer] : node_peers_) {
-    if (!peers_.at(peer).doomed && (Env::rare("manager.publication.full_queue") || !transmit(peer, out_))) {
-      // Its queue is full; the next publication replaces this one.
+    if (!peers_.at(peer).closing && (Env::buggify("manager.publication.full_queue") || !transmit(peer, out_))) {
+      // The send queue is full. A later publication replaces this one, so the node misses nothing.
       Env::probe("manager.publication.skipped");
       ++counts_.publications_skipped;
       republish_ = true;
@@ -331,52 +345,52 @@ void Core::Impl::publish(uint64_t now_ns) {
 
 void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::CreateDone done) {
   if (!durable_status_.ok()) return done(durable_status_);
-  if (const Status status = may_serve(); !status.ok()) return done(status);
-  if (const Status full = room_to_wait(); !full.ok()) return done(full);
-  changes_.create(request, [this, done = std::move(done)](Result<wire::TableCreated> result) {
+  if (const Status status = serving_status(); !status.ok()) return done(status);
+  if (const Status full = check_deferred_replies(); !full.ok()) return done(full);
+  changes_.create(request, [this, done = std::move(done)](Result<wire::CreateTableReply> result) {
     when_stored([done, result = std::move(result)](const Status& stored) {
-      done(stored.ok() ? result : Result<wire::TableCreated>(stored));
+      done(stored.ok() ? result : Result<wire::CreateTableReply>(stored));
     });
   });
-  settle();
+  run_deferred_work();
 }
 
 void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDone done) {
   if (!durable_status_.ok()) return done(durable_status_);
-  if (const Status status = may_serve(); !status.ok()) return done(status);
-  if (const Status full = room_to_wait(); !full.ok()) return done(full);
-  changes_.drop(request, [this, done = std::move(done)](Result<wire::TableDropped> result) {
+  if (const Status status = serving_status(); !status.ok()) return done(status);
+  if (const Status full = check_deferred_replies(); !full.ok()) return done(full);
+  changes_.drop(request, [this, done = std::move(done)](Result<wire::DropTableReply> result) {
     when_stored([done, result = std::move(result)](const Status& stored) {
-      done(stored.ok() ? result : Result<wire::TableDropped>(stored));
+      done(stored.ok() ? result : Result<wire::DropTableReply>(stored));
     });
   });
-  settle();
+  run_deferred_work();
 }
 
-// ---- the public face -----------------------------------------------------------------------------------------------
+// ---- functions of Core, which call those of Impl -------------------------------------------------------------------
 
 void Core::set_admin_address(std::string address) { impl_->set_admin_address(std::move(address)); }
 void Core::on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns) {
   impl_->on_messages(peer, messages, now_ns);
 }
-void Core::peer_lost(PeerId peer) { impl_->peer_lost(peer); }
-void Core::on_time(uint64_t now_ns) { impl_->on_time(now_ns); }
+void Core::on_peer_disconnected(PeerId peer) { impl_->on_peer_disconnected(peer); }
+void Core::on_timer(uint64_t now_ns) { impl_->on_timer(now_ns); }
 uint64_t Core::next_deadline_ns() const { return impl_->next_deadline_ns(); }
-void Core::create_table(const wire::CreateTable& request, std::function<void(Result<wire::TableCreated>)> done) {
+void Core::create_table(const wire::CreateTable& request, std::function<void(Result<wire::CreateTableReply>)> done) {
   impl_->create_table(request, std::move(done));
 }
-void Core::drop_table(const wire::DropTable& request, std::function<void(Result<wire::TableDropped>)> done) {
+void Core::drop_table(const wire::DropTable& request, std::function<void(Result<wire::DropTableReply>)> done) {
   impl_->drop_table(request, std::move(done));
 }
 void Core::accept_loss(NodeId node, std::function<void(Status)> done) { impl_->accept_loss(node, std::move(done)); }
-SessionId Core::open_recoverer(uint64_t now_ns) { return impl_->open_recoverer(now_ns); }
+SessionId Core::open_recoverer_session(uint64_t now_ns) { return impl_->open_recoverer_session(now_ns); }
 std::vector<RecoveryTask> Core::recovery_tasks(size_t max) const { return impl_->recovery_tasks(max); }
-void Core::recovered(const RecoveryTask& task, uint64_t now_ns) { impl_->recovered(task, now_ns); }
+void Core::complete_recovery(const RecoveryTask& task, uint64_t now_ns) { impl_->complete_recovery(task, now_ns); }
 const FencedSessions* Core::sweep_due() const { return impl_->sweep_due(); }
-void Core::swept(const FencedSessions& sessions) { impl_->swept(sessions); }
-void Core::stored(const Status& outcome) { impl_->stored(outcome); }
-void Core::logged(const CommitLogProgress& progress) { impl_->log_moved(progress); }
-void Core::log_failed(const Status& why) { impl_->log_failed(why); }
+void Core::complete_sweep(const FencedSessions& sessions) { impl_->complete_sweep(sessions); }
+void Core::on_state_stored(const Status& outcome) { impl_->on_state_stored(outcome); }
+void Core::on_log_progress(const CommitLogProgress& progress) { impl_->on_log_progress(progress); }
+void Core::on_log_failed(const Status& why) { impl_->on_log_failed(why); }
 Status Core::durable_status() const { return impl_->durable_status(); }
 wire::Catalog Core::catalog_for_recovery() const { return impl_->shown_catalog(true); }
 wire::Catalog Core::catalog() const { return impl_->shown_catalog(false); }

@@ -1,4 +1,4 @@
-// What Core is made of; included by its sources only.
+// The implementation class of Core. Only the sources of Core include this header.
 #pragma once
 
 #include <cstdint>
@@ -26,35 +26,36 @@
 
 namespace loam::commit {
 
-/// Decodes, dispatches, encodes. One source file for each of: sessions, clients' requests, commits, storage nodes,
-/// identity, fences, recovery and restart, reports.
+/// Decodes messages, dispatches them, and encodes replies. Each of these topics has a source file: sessions, requests
+/// of clients, commits, storage nodes, identity, fences, recovery and restart, durability, reports.
 ///
-/// A peer whose connection has to end is only marked (doom()), and a session that ends leaves its transactions for
-/// settle(), which runs at the end of every public call: it closes connections, makes orphans, and sends fences. So no
-/// handler loses its session or peer while it works with them.
+/// Handlers only record side effects: close_later() marks a peer whose connection has to end, and end_session()
+/// queues a session whose transactions become orphans. run_deferred_work() ends every public call: it appends commits
+/// to the log, closes connections, makes orphans, sends fences, and starts a store of the state. So no handler loses
+/// the peer or session that it works with.
 ///
-/// What must survive a restart is given to the disk by settle(); what depends on it is said when it is stored
-/// (durability.cc). After an error of the disk nothing is said at all.
+/// Messages that depend on a changed state are deferred until the state is stored (durability.cc). After an error of
+/// the disk the core sends nothing at all.
 class Core::Impl final : public NodeChannel {
  public:
-  Impl(const CoreOptions& options, Outbox& outbox, Durable* durable, const std::optional<DurableState>& before,
-       CommitLog* log, const CommitLogContents& logged);
+  Impl(const CoreOptions& options, Outbox& outbox, StateStore* state_store, const std::optional<DurableState>& before,
+       CommitLog* log, const CommitLogContents& log_contents);
 
   void on_messages(PeerId id, std::span<const Bytes> messages, uint64_t now_ns);
-  void peer_lost(PeerId id);
-  void on_time(uint64_t now_ns);
+  void on_peer_disconnected(PeerId id);
+  void on_timer(uint64_t now_ns);
   uint64_t next_deadline_ns() const;
   void create_table(const wire::CreateTable& request, TableChanges::CreateDone done);
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
   void accept_loss(NodeId node, std::function<void(Status)> done);
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
-  bool ready() const { return shards_known() && !restarting_ && may_serve().ok(); }
+  bool ready() const { return shards_known() && !restarting_ && serving_status().ok(); }
 
-  SessionId open_recoverer(uint64_t now_ns);
+  SessionId open_recoverer_session(uint64_t now_ns);
   std::vector<RecoveryTask> recovery_tasks(size_t max) const;
-  void recovered(const RecoveryTask& task, uint64_t now_ns);
+  void complete_recovery(const RecoveryTask& task, uint64_t now_ns);
   const FencedSessions* sweep_due() const;
-  void swept(const FencedSessions& sessions);
+  void complete_sweep(const FencedSessions& sessions);
 
   wire::ClusterId cluster() const { return history_.cluster; }
   Statistics statistics() const;
@@ -62,36 +63,39 @@ class Core::Impl final : public NodeChannel {
   wire::Outcome outcome(TransactionId id) const;
   void check_invariants() const;
 
-  void stored(const Status& outcome);
-  void log_moved(const CommitLogProgress& progress);
-  void log_failed(const Status& why);
+  void on_state_stored(const Status& outcome);
+  void on_log_progress(const CommitLogProgress& progress);
+  void on_log_failed(const Status& why);
   const Status& durable_status() const { return durable_status_; }
   wire::Catalog shown_catalog(bool with_pending) const;
   const CatalogStore& catalog() const { return catalog_; }
   const Transactions& transactions() const { return transactions_; }
 
  private:
+  /// A connection of a client or a storage node.
   struct Peer {
     PeerId id;
-    Session* session = nullptr;
-    SessionId ended;            ///< its session, which ended while it was connected: its requests get kFenced
-    bool open_refused = false;  ///< a client sends requests behind OpenSession without waiting; these are dropped
-    NodeId node;
+    Session* session = nullptr;  ///< of a client; null before OpenSession and after the end of the session
+    SessionId ended_session;     ///< its session ended while it was connected; requests for it get kFenced
+    bool open_refused = false;   ///< OpenSession was refused; requests that the client sent behind it are dropped
+    NodeId node;                 ///< of a storage node; 0 before RegisterNode
     uint64_t register_sequence = 0;
-    bool doomed = false;
+    bool closing = false;  ///< it is in pending_closes_
   };
-  struct Doomed {
+  struct PendingClose {
     PeerId peer;
     Status why;
     bool ends_session = false;
   };
-  struct WaitingBegin {
+  /// A begin that waits until the disk has stored a higher bound of ids.
+  struct QueuedBegin {
     SessionId session;
     uint64_t sequence = 0;
-    wire::Begin asked;
+    wire::Begin request;
   };
+  /// An operator's acceptance of a loss that is under way.
   struct LossAcceptance {
-    uint64_t sequence = 0;  ///< of the message to the node; 0: an earlier process of the node may still hold its lease
+    uint64_t sequence = 0;  ///< of AcceptLoss; 0: not decided, because an earlier incarnation may still hold its lease
     std::function<void(Status)> done;
   };
 
@@ -100,17 +104,17 @@ class Core::Impl final : public NodeChannel {
   Status execute_for_session(Peer& peer, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
   Status execute_once(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
   Status execute_new(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
-  void answer_forgotten(const Session& session, Peer& peer, uint64_t sequence);
+  void reject_forgotten_request(const Session& session, Peer& peer, uint64_t sequence);
   template <wire::Message M>
   static Status decode(ByteReader& reader, M& message);
   template <wire::Message M>
   void send(Peer& peer, uint64_t sequence, const M& message);
   void send_encoded(Peer& peer, Bytes message);
   bool transmit(PeerId peer, Bytes message) { return !durable_status_.ok() || outbox_.send(peer, message); }
-  /// The connection ends; with `ends_session`, the session too.
-  void doom(Peer& peer, Status why, bool ends_session);
-  void forget(Peer& peer, const Status& why, bool ends_session);
-  void settle();
+  /// Marks the connection for run_deferred_work(), which closes it; with `ends_session` the session ends too.
+  void close_later(Peer& peer, Status why, bool ends_session);
+  void detach_peer(Peer& peer, const Status& why, bool ends_session);
+  void run_deferred_work();
   void tick(uint64_t now_ns);
   void publish(uint64_t now_ns);
   uint64_t tick_due_ns() const;
@@ -122,7 +126,7 @@ class Core::Impl final : public NodeChannel {
   Status new_session(Peer& peer, const wire::OpenSession& request);
   Status renew_session(Session& session, ByteReader& reader, uint64_t sequence);
   Status close_session(Session& session, ByteReader& reader, uint64_t sequence);
-  /// With fence and recovery.
+  /// Ends the session in any way other than an orderly close: it is fenced and recovered.
   void end_session(Session& session, std::string why);
   void drop_session(Session& session);
   void make_orphans();
@@ -131,110 +135,116 @@ class Core::Impl final : public NodeChannel {
   // client_requests.cc
   Status get_catalog(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status begin(Session& session, ByteReader& reader, uint64_t sequence, uint64_t now_ns);
-  void execute_begin(Session& session, uint64_t sequence, const wire::Begin& asked, uint64_t now_ns);
-  /// Answers with begun_, of which the window keeps a reference if it is large.
-  void answer_begun(Session& session, uint64_t sequence);
-  /// Makes an answer again into out_. False: the client has had it, since it has ended what it names.
-  bool begun_again(const Session& session, uint64_t sequence, Bytes reference);
+  void execute_begin(Session& session, uint64_t sequence, const wire::Begin& request, uint64_t now_ns);
+  /// Sends begun_ as the reply. The reply window keeps a small reply whole, and a BeginReplyReference for a large
+  /// one.
+  void send_begin_reply(Session& session, uint64_t sequence);
+  /// Builds a large reply again, into out_. False: the client has completed or released what the reply names, so it
+  /// has received the reply before.
+  bool rebuild_begin_reply(const Session& session, uint64_t sequence, Bytes reference);
   Status complete(Session& session, ByteReader& reader, uint64_t sequence);
   Status release_snapshots(Session& session, ByteReader& reader);
   Status ask_outcomes(Session& session, ByteReader& reader, uint64_t sequence);
   Status create(Session& session, ByteReader& reader, uint64_t sequence);
   Status finish_index(Session& session, ByteReader& reader, uint64_t sequence);
   Status drop(Session& session, ByteReader& reader, uint64_t sequence);
-  /// Answers a request of the session, and keeps the answer for its repetition.
+  /// Sends a reply to the session's client, and keeps it in the reply window for a repeated request.
   template <wire::Message M>
-  void answer(Session& session, uint64_t sequence, const M& message);
+  void send_reply(Session& session, uint64_t sequence, const M& message);
   void refuse(Session& session, uint64_t sequence, Status status);
-  /// Answers or refuses the request when everything that has changed by now is stored, if its session is still open.
+  /// Sends the reply or the refusal when all changes up to now are stored, if the session is open then.
   template <wire::Message M>
-  void answer_when_stored(SessionId session, uint64_t sequence, Result<M> result);
+  void reply_when_stored(SessionId session, uint64_t sequence, Result<M> result);
 
   // node_requests.cc
   Status answer_ping(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status register_node(Peer& peer, uint64_t sequence, ByteReader& reader);
-  /// A registration was accepted: what follows from it inside. The node is told when that is stored.
-  void enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration);
+  /// Applies an accepted registration. The node gets its reply when the registration is stored.
+  void apply_registration(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration);
   void close_earlier_connections(NodeId node);
-  /// The stored catalog, and the changes that wait for this node, are all that it has to hear.
-  bool can_tell_registered(NodeId node) const;
-  /// `entered`: for the first time on this connection.
-  void tell_registered(Peer& peer, bool entered);
+  /// True if the stored state has the registration, and the node misses no change of the catalog after the reply.
+  bool can_send_registration_reply(NodeId node) const;
+  /// `entered`: this is the first reply on this connection, not a repetition.
+  void send_registration_reply(Peer& peer, bool entered);
   Status renew_node(Peer& peer, uint64_t sequence, ByteReader& reader);
-  Status node_answer(Peer& peer, const wire::Envelope& envelope, ByteReader& reader);
-  Status node_error(Peer& peer, uint64_t sequence, Status error);
-  void decide_losses();
-  Status loss_accepted(NodeId node, uint64_t sequence, Status outcome);
+  Status handle_node_reply(Peer& peer, const wire::Envelope& envelope, ByteReader& reader);
+  Status handle_node_error(Peer& peer, uint64_t sequence, Status error);
+  void process_loss_acceptances();
+  Status finish_loss_acceptance(NodeId node, uint64_t sequence, Status outcome);
   void expire_nodes(uint64_t now_ns);
   Peer* peer_of(NodeId node);
   bool shards_known() const {
-    return options_.initial_nodes == 0 || (catalog_.dealt() && !changes_.spreading_shards() && dealing_stored());
+    return options_.initial_nodes == 0 ||
+           (catalog_.shards_assigned() && !changes_.distributing_shard_map() && shard_assignment_stored());
   }
   uint64_t next_sequence() override { return ++last_sequence_; }
   void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override;
   void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) override;
 
   // identity.cc
-  Status may_serve() const;
-  Status identify(const wire::RegisterNode& request);
-  void note_refused(const wire::RegisterNode& request, const Status& why);
+  Status serving_status() const;
+  Status check_identity(const wire::RegisterNode& request);
+  void record_refused_node(const wire::RegisterNode& request, const Status& why);
   void become_stale(const wire::RegisterNode& request, const Status& why);
   Status check_cluster(const wire::OpenSession& request) const;
 
   // fencing.cc
   wire::FenceSet fence_set() const;
-  void raise_fence();
+  void broadcast_fence();
   void send_fence(NodeId node);
   void advance_fencing();
-  void await_fence();
-  bool worth_a_sweep(uint64_t lost, uint64_t closed) const;
-  /// Its transactions are complete when every node is done.
-  void leave_if_done(std::map<SessionId, EndedSession>::iterator at);
+  void advance_awaited_fence();
+  bool needs_sweep(uint64_t lost, uint64_t closed) const;
+  /// Removes the ended session, and finishes its transactions as aborted, when every node with shards is recovered.
+  void remove_if_recovered(std::map<SessionId, EndedSession>::iterator at);
 
   // commits.cc
-  void logged(const CommitLogProgress& progress);
-  /// Gives the commits that were accepted in this round to the commit log, as one batch.
+  void apply_log_progress(const CommitLogProgress& progress);
+  /// Appends the commits of this poll round to the commit log, as one batch.
   void append_commits();
-  /// The next `count` commits of the log may be seen; those up to position `flushed` are on the disk.
+  /// Makes the next `count` commits of the log visible to snapshots. Commits up to position `flushed` are on the
+  /// disk.
   void finish_commits(uint64_t count, uint64_t flushed);
   void flush_commits();
   void make_publication(Publication& publication);
-  void publication_installed(NodeId node, const wire::PublicationInstalled& installed);
-  /// Nodes with shards whose records are not lost all know that these ids are complete.
-  bool known_complete(TransactionId first, TransactionId last) const;
-  /// Cuts ids that are not needed any more, and lets the log begin anew when it has grown long.
-  void look_at_log();
+  void handle_publication_ack(NodeId node, const wire::PublishReply& installed);
+  /// True if every node with shards and records has acknowledged a publication by which these ids are complete.
+  bool complete_at_all_nodes(TransactionId first, TransactionId last) const;
+  /// Truncates ids whose outcomes are not needed any more, and starts a rewrite of a log that has grown long.
+  void maintain_log();
 
   // recovery.cc
   bool save();
   std::vector<NodeId> nodes_with_shards() const;
-  /// The node has acknowledged the fence, over the connection that it has.
-  bool may_ask(NodeId node, uint64_t fence) const;
-  /// Nothing is left to undo at this node: it has started anew with empty memory, and the loss is accepted.
-  void nothing_left_at(NodeId node);
-  void end_restart();
+  /// True if the node is connected and live, and has acknowledged this fence or a later one on its present
+  /// connection.
+  bool can_recover_at(NodeId node, uint64_t fence) const;
+  /// Counts the node as recovered for all ended sessions: the loss of its records is accepted, so it has no intents.
+  void mark_node_recovered(NodeId node);
+  void finish_restart_if_recovered();
 
   // durability.cc
-  /// The number of the first state that has everything that has changed by now.
+  /// Returns the number of the first state that contains all changes up to now.
   uint64_t state_number() override;
-  bool is_stored(uint64_t state) const override { return durable_ == nullptr || state <= stored_.number; }
-  /// Calls `say` when everything that has changed by now is stored: at once if it is. Meanwhile `say` holds `bytes`.
-  void when_stored(std::function<void(const Status&)> say, size_t bytes = 0);
+  bool is_stored(uint64_t state) const override { return state_store_ == nullptr || state <= stored_.number; }
+  /// Calls `on_stored` when all changes up to now are stored, at once if they are. `bytes` is the memory that
+  /// `on_stored` holds while it waits.
+  void when_stored(std::function<void(const Status&)> on_stored, size_t bytes = 0);
   void send_when_stored(PeerId peer, Buffer message);
-  /// kOverloaded: too many answers wait for the disk, or too many bytes of them; make no more.
-  Status room_to_wait() const;
-  void tell_stored_registrations();
+  /// Returns kOverloaded if the deferred replies have reached their limit of number or bytes.
+  Status check_deferred_replies() const;
+  void send_stored_registration_replies();
   void finish_store(const Status& outcome);
   void watch_store(uint64_t now_ns);
   void reserve_transactions(uint64_t count);
   bool transactions_reserved(uint64_t count) const;
-  /// SessionId(0): none is reserved on the disk.
+  /// Returns the next session number; SessionId(0) if the stored bound is reached.
   SessionId next_session();
-  bool dealing_stored() const { return durable_ == nullptr || stored_.catalog.shards.version != 0; }
+  bool shard_assignment_stored() const { return state_store_ == nullptr || stored_.catalog.shards.version != 0; }
   wire::CatalogVersion shown_version() const;
-  /// False: too many wait already.
-  bool wait_for_ids(SessionId session, uint64_t sequence, const wire::Begin& asked);
-  void begin_waiting();
+  /// Queues the begin. False: the queue has reached its limit.
+  bool queue_begin(SessionId session, uint64_t sequence, const wire::Begin& request);
+  void run_queued_begins();
 
   const CoreOptions options_;
   std::string admin_address_;
@@ -244,110 +254,115 @@ class Core::Impl final : public NodeChannel {
   Transactions transactions_;
 
   std::unordered_map<PeerId, Peer> peers_;
-  wire::ReplyBudget kept_answers_;  // before the sessions, whose windows use it
+  wire::ReplyBudget reply_budget_;  // declared before sessions_, whose windows use it
   std::unordered_map<SessionId, Session> sessions_;
   std::map<NodeId, PeerId> node_peers_;  ///< nodes that are connected and registered
-  struct Registering {
+  struct PendingRegistration {
     PeerId peer;
-    uint64_t state = 0;  ///< that the disk must have
+    uint64_t state = 0;  ///< number of the state that has to be stored before the reply
   };
-  std::map<NodeId, Registering> registering_;  ///< nodes whose registration waits for the disk
-  std::set<NodeId> informed_;                  ///< nodes that were told the catalog, and whose lease has run ever since
-  std::vector<Doomed> doomed_;
+  std::map<NodeId, PendingRegistration> pending_registrations_;  ///< nodes whose registration waits for the disk
+  std::set<NodeId> synced_nodes_;  ///< nodes that have got the catalog and have held their lease ever since
+  std::vector<PendingClose> pending_closes_;
   uint64_t last_session_;
   uint64_t last_sequence_ = 0;  ///< of requests to storage nodes
 
-  // The dead.
+  // Leases of storage nodes, fences, ended sessions.
   NodeLeases leases_;
-  struct RaisedFence {
-    uint64_t sequence = 0;  ///< 0: none
-    FencedSessions sessions;
+  struct SentFence {
+    uint64_t sequence = 0;    ///< of the Fence message; 0: no fence
+    FencedSessions sessions;  ///< that it fences
   };
-  RaisedFence raised_;       ///< the newest
-  RaisedFence awaited_;      ///< until all nodes are fenced up to it
-  FencedSessions fenced_;    ///< everywhere
-  uint64_t lost_ = 0;        ///< sessions that ended otherwise than in order
-  uint64_t closed_ = 0;      ///< the others
-  uint64_t swept_lost_ = 0;  ///< of lost_: what they left in indexes is removed
-  uint64_t swept_closed_ = 0;
+  SentFence last_fence_;       ///< the newest fence, while it waits to become awaited_fence_
+  SentFence awaited_fence_;    ///< the fence that fenced_ waits for
+  FencedSessions fenced_;      ///< sessions that are fenced everywhere
+  uint64_t lost_ = 0;          ///< sessions that ended in any other way than an orderly close
+  uint64_t closed_ = 0;        ///< sessions that were closed in order
+  uint64_t swept_lost_ = 0;    ///< value of lost_ up to which the indexes are swept
+  uint64_t swept_closed_ = 0;  ///< value of closed_ up to which the indexes are swept
   std::map<SessionId, EndedSession> ended_;
-  std::vector<SessionId> ending_;  ///< of ended_: their transactions are not orphans yet
-  size_t fencing_ = 0;             ///< of ended_: not fenced everywhere
+  std::vector<SessionId> ending_;  ///< part of ended_: make_orphans() has not seen them yet
+  size_t fencing_ = 0;             ///< number in ended_ that are not fenced everywhere
   bool fence_due_ = false;
   size_t closed_unfenced_ = 0;    ///< sessions closed in order since the last fence
-  uint64_t closed_since_ns_ = 0;  ///< the first of them
-  SessionId recoverer_;
+  uint64_t closed_since_ns_ = 0;  ///< when the first of them was closed
+  SessionId recoverer_;           ///< session of the commit manager's own recoverer; 0: it has none
   uint64_t recoverer_since_ns_ = 0;
   std::map<NodeId, LossAcceptance> losses_;
-  TransactionId lost_up_to_;  ///< the newest id when a loss was accepted last: none up to it is committed any more (R9)
+  /// The highest id that was given out before the last accepted loss. The core commits no id up to it any more (R9,
+  /// leases of storage nodes).
+  TransactionId uncommittable_up_to_;
 
-  // Commits. Positions count them over all epochs.
+  // Commits, in the order in which they pass through. A commit moves from unappended_commits_ to invisible_commits_
+  // to unflushed_, and out of it when its record is flushed. Positions count commits over all epochs.
   CommitLog* const log_;
   CommittedIds committed_;
-  std::vector<TransactionId> accepted_;  ///< not given to the log yet
-  std::deque<TransactionId> unseen_;     ///< given to the log, not seen yet; the last one has position log_end_
-  std::deque<TransactionId> unflushed_;  ///< seen, not on the disk; the last one has log_progress_.accepted
-  struct WaitingCommit {
-    uint64_t position = 0;  ///< of its last commit
+  std::vector<TransactionId> unappended_commits_;  ///< accepted from clients in this round, not appended to the log
+  std::deque<TransactionId> invisible_commits_;    ///< appended, not visible; the last one has position log_end_
+  std::deque<TransactionId> unflushed_;  ///< visible, not on the disk; the last has position log_progress_.accepted
+  /// A CompleteReply that waits until the log has accepted its commits.
+  struct PendingCommitReply {
+    uint64_t position = 0;  ///< of the last commit that the request names
     SessionId session;
     uint64_t sequence = 0;
-    wire::Completed answer;
+    wire::CompleteReply answer;
   };
-  std::deque<WaitingCommit> waiting_commits_;  ///< positions do not fall
-  uint64_t log_end_ = 0;
+  std::deque<PendingCommitReply> pending_commit_replies_;  ///< positions do not fall
+  uint64_t log_end_ = 0;                                   ///< position of the last appended commit
   CommitLogProgress log_progress_;
-  uint64_t served_ns_ = 0;  ///< time that the commit manager ran, for CoreOptions::outcome_keep_ns
-  uint64_t log_looked_ns_ = 0;
-  uint64_t log_ranges_ = 0;          ///< that it began with
-  std::vector<TransactionId> seen_;  ///< scratch
-  /// What the nodes know: publications that were sent and may still be acknowledged, by number, and the newest one that
-  /// each node has acknowledged in this epoch.
+  uint64_t served_ns_ = 0;       ///< time for which the commit manager ran, for CoreOptions::outcome_keep_ns
+  uint64_t log_checked_ns_ = 0;  ///< value of served_ns_ at the last check of maintain_log()
+  uint64_t log_ranges_ = 0;      ///< ranges of ids in the checkpoint of the log
+  std::vector<TransactionId> visible_commits_;  ///< scratch
+  /// Publications that were sent and may still be acknowledged, by number: the ids that each one calls complete.
   std::map<uint64_t, std::shared_ptr<const Snapshot>> published_;
-  std::map<NodeId, std::pair<uint64_t, std::shared_ptr<const Snapshot>>> known_by_;
+  /// The newest publication that each node has acknowledged in this epoch: its number and the ids.
+  std::map<NodeId, std::pair<uint64_t, std::shared_ptr<const Snapshot>>> acknowledged_publications_;
 
-  // Identity (R10).
-  wire::ClusterHistory history_;  ///< its state is the number of the newest stored one
-  /// Storage nodes with shards, of the state that was found, that have not reported since the start.
+  // Identity (R10, cluster identity and incarnations).
+  wire::ClusterHistory history_;  ///< history_.state is the number of the newest stored state
+  /// Storage nodes that owned shards in the state of the start and have not reported their history since.
   std::set<NodeId> unreported_;
-  /// A storage node has shown that another state of this cluster is newer. Nothing is served any more.
+  /// Not ok once a storage node has reported a newer state of this cluster. No client or node is served any more.
   Status stale_;
   std::vector<RefusedNode> refused_nodes_;  ///< the oldest first
 
-  // What survives.
-  Durable* const durable_;
+  // Durability (R11, commit log and restart of the commit manager).
+  StateStore* const state_store_;
   Status durable_status_;
-  uint64_t node_lease_ns_;      ///< the longest one that a node may hold from now or from before
-  uint64_t transaction_bound_;  ///< of the next state; ids are given up to stored_.transactions
-  uint64_t session_bound_;
-  bool unsaved_ = false;  ///< something has changed that has no number yet
+  uint64_t node_lease_ns_;      ///< the longest lease that a node may hold, from this start or an earlier one
+  uint64_t transaction_bound_;  ///< of the next state; the core gives out ids up to stored_.transactions only
+  uint64_t session_bound_;      ///< of the next state, likewise
+  bool unsaved_ = false;        ///< a change outside of the catalog has no state number yet
   uint64_t state_number_ = 0;
-  uint64_t numbered_revision_ = 0;  ///< of the catalog
+  uint64_t numbered_revision_ = 0;  ///< revision of the catalog that state_number_ contains
   Buffer state_;
   StoredState stored_;
-  std::optional<StoredState> storing_;
-  std::deque<Waiting> waiting_;  ///< numbers do not fall
-  size_t waiting_bytes_ = 0;
-  std::deque<WaitingBegin> waiting_begins_;
-  size_t waiting_upgrades_ = 0;  ///< of waiting_begins_
-  // watch_store() compares: the number of the state that was being stored at its last call, and since when it is.
-  uint64_t watched_store_ = 0;
-  uint64_t watched_since_ns_ = 0;
+  std::optional<StoredState> storing_;          ///< the state that is being stored
+  std::deque<DeferredReply> deferred_replies_;  ///< their numbers never fall
+  size_t deferred_reply_bytes_ = 0;
+  std::deque<QueuedBegin> queued_begins_;
+  size_t queued_upgrades_ = 0;  ///< upgrades in queued_begins_
+  // Used by watch_store() alone.
+  uint64_t watched_store_ = 0;     ///< number of the state that was being stored at its last call
+  uint64_t watched_since_ns_ = 0;  ///< when watch_store() first saw this store
   bool slow_store_noted_ = false;
-  bool restarting_ = false;  ///< sessions of older epochs are not recovered yet (R11)
-  uint64_t restart_fence_ = 0;
-  std::set<NodeId> restart_undone_;
-  std::shared_ptr<const std::vector<IdRange>> committed_before_;  ///< while it restarts
+  // Restart (R11).
+  bool restarting_ = false;     ///< sessions of earlier epochs are not recovered yet; begins are refused
+  uint64_t restart_fence_ = 0;  ///< sequence of the fence that names all sessions of earlier epochs
+  std::set<NodeId> restart_recovered_nodes_;
+  std::shared_ptr<const std::vector<IdRange>> committed_before_;  ///< commits of earlier epochs, while restarting_
 
   // Time.
   uint64_t now_ns_ = 0;
   uint64_t ticked_ns_ = 0;
   uint64_t published_ns_ = 0;
-  uint64_t publish_due_ns_ = 0;  ///< not before; meaningless while nothing has changed
-  bool republish_ = false;       ///< a node did not take the newest publication
+  uint64_t publish_due_ns_ = 0;  ///< earliest time of the next publication, if one is needed
+  bool republish_ = false;       ///< a publication is needed although nothing in transactions_ has changed
 
-  // Decoded messages and encoded answers, kept for their memory.
+  // Decoded messages and encoded replies. They are members so that their memory is used again.
   wire::Begin begin_;
-  wire::Begun begun_;
+  wire::BeginReply begun_;
   wire::Complete complete_;
   wire::ReleaseSnapshots release_;
   wire::RenewSession renew_;
@@ -370,15 +385,15 @@ void Core::Impl::send(Peer& peer, uint64_t sequence, const M& message) {
 }
 
 template <wire::Message M>
-void Core::Impl::answer(Session& session, uint64_t sequence, const M& message) {
+void Core::Impl::send_reply(Session& session, uint64_t sequence, const M& message) {
   out_.clear();
   wire::encode_message(message, sequence, out_);
-  session.window.keep(sequence, out_);
+  session.window.store(sequence, out_);
   if (session.peer.value != 0) send_encoded(peers_.at(session.peer), out_);
 }
 
 template <wire::Message M>
-void Core::Impl::answer_when_stored(SessionId id, uint64_t sequence, Result<M> result) {
+void Core::Impl::reply_when_stored(SessionId id, uint64_t sequence, Result<M> result) {
   out_.clear();
   if (result.ok()) wire::encode_message(result.value(), sequence, out_);
   const size_t bytes = out_.size() + result.status().message().size();
@@ -387,7 +402,7 @@ void Core::Impl::answer_when_stored(SessionId id, uint64_t sequence, Result<M> r
         const auto at = sessions_.find(id);
         if (!stored.ok() || at == sessions_.end()) return;
         if (result.ok()) {
-          answer(at->second, sequence, result.value());
+          send_reply(at->second, sequence, result.value());
         } else {
           refuse(at->second, sequence, result.status());
         }

@@ -1,7 +1,7 @@
-// What every message goes through: hostile bytes, wrong peers, and a random run of the whole core.
+// The dispatch of messages: hostile bytes, wrong peers, and a random run of the whole core.
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/core_harness.h"
+#include "commit-manager/testing/core_harness.h"
 #include "common/testing/random.h"
 
 namespace loam::commit {
@@ -9,7 +9,7 @@ namespace {
 
 using testing::Random;
 
-/// One of each message that the core takes, with something in every field.
+/// One message of each kind that the core accepts, with a value in every field.
 std::vector<Buffer> all_messages() {
   std::vector<Buffer> messages;
   uint64_t sequence = 1'000;
@@ -19,18 +19,18 @@ std::vector<Buffer> all_messages() {
   add(wire::Complete{{{TransactionId(1), true}, {TransactionId(2), false}}});
   add(wire::ReleaseSnapshots{{1, 2, 3}});
   add(wire::RenewSession{7, {1, 2, 3}});
-  add(wire::AskOutcomes{{TransactionId(1), TransactionId(2)}});
+  add(wire::GetOutcomes{{TransactionId(1), TransactionId(2)}});
   add(wire::GetCatalog{});
   add(wire::CreateTable{"accounts", TableKind::kTransactional, test_schema()});
   add(wire::DropTable{"accounts"});
   add(wire::CloseSession{});
   add(wire::RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1 << 20});
   add(wire::RenewNode{});
-  add(wire::FenceInstalled{});
-  add(wire::LossAccepted{});
-  add(wire::PublicationInstalled{1, 2});
-  add(wire::TableInstalled{});
-  add(wire::TableRemoved{});
+  add(wire::FenceReply{});
+  add(wire::AcceptLossReply{});
+  add(wire::PublishReply{1, 2});
+  add(wire::InstallTableReply{});
+  add(wire::RemoveTableReply{});
   add(wire::Error{Status(StatusCode::kNoSpace, "full")});
   return messages;
 }
@@ -45,7 +45,7 @@ TEST(Core, TruncatedMessagesCloseTheConnectionAndChangeNothing) {
         const Buffer cut(message.begin(), message.begin() + static_cast<ptrdiff_t>(size));
         h.deliver(peer, cut);
         ASSERT_EQ(h.outbox.closed.at(peer), StatusCode::kMalformed) << size << " of opcode " << int(message[0]);
-        const auto answer = h.take<wire::Error>(peer);
+        const auto answer = h.receive<wire::Error>(peer);
         ASSERT_EQ(answer.error.code(), StatusCode::kMalformed) << "it is told why";
         h.core.check_invariants();
         ASSERT_EQ(h.core.statistics().last_transaction, 0u);
@@ -60,9 +60,9 @@ TEST(Core, TrailingBytesAreMalformed) {
     CoreHarness h;
     const auto opcode = static_cast<wire::Opcode>(message[0]);
     const bool open = opcode == wire::Opcode::kOpenSession || opcode == wire::Opcode::kRegisterNode;
-    const bool node = opcode == wire::Opcode::kTableInstalled || opcode == wire::Opcode::kTableRemoved ||
-                      opcode == wire::Opcode::kFenceInstalled || opcode == wire::Opcode::kLossAccepted ||
-                      opcode == wire::Opcode::kPublicationInstalled || opcode == wire::Opcode::kRenewNode ||
+    const bool node = opcode == wire::Opcode::kInstallTableReply || opcode == wire::Opcode::kRemoveTableReply ||
+                      opcode == wire::Opcode::kFenceReply || opcode == wire::Opcode::kAcceptLossReply ||
+                      opcode == wire::Opcode::kPublishReply || opcode == wire::Opcode::kRenewNode ||
                       opcode == wire::Opcode::kError;
     const PeerId peer = open ? h.connect() : node ? h.node("tcp://a:1") : h.client();
     Buffer longer = message;
@@ -79,7 +79,7 @@ TEST(Core, MessagesForOthersAreRefused) {
     const Buffer message = {static_cast<std::byte>(opcode), std::byte{1}};
     h.deliver(peer, message);
     if (opcode == static_cast<int>(wire::Opcode::kGetCatalog)) {
-      EXPECT_TRUE(h.take<wire::CatalogReply>(peer).ok());
+      EXPECT_TRUE(h.receive<wire::GetCatalogReply>(peer).ok());
     } else {
       EXPECT_TRUE(h.outbox.closed.contains(peer)) << opcode;
     }
@@ -97,7 +97,7 @@ TEST(Core, WhatFollowsABadMessageInItsFrameIsNotExecuted) {
   h.core.on_messages(peer, frame, h.now_ns);
   EXPECT_EQ(h.core.statistics().begins, 1u);
   EXPECT_EQ(h.core.statistics().malformed, 1u);
-  EXPECT_EQ(h.core.statistics().orphaned_open, 1u);
+  EXPECT_EQ(h.core.statistics().orphaned_transactions, 1u);
 }
 
 TEST(Core, OversizedRequestsAreMalformed) {
@@ -116,7 +116,7 @@ TEST(Core, OversizedRequestsAreMalformed) {
 TEST(Core, AnAcknowledgementOfNothingIsMalformed) {
   CoreHarness h;
   const PeerId node = h.node("tcp://a:1");
-  h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, 77));
+  h.deliver(node, CoreHarness::encoded(wire::InstallTableReply{}, 77));
   EXPECT_EQ(h.outbox.closed.at(node), StatusCode::kMalformed);
   EXPECT_EQ(h.core.statistics().nodes_live, 1u) << "its lease still runs";
   h.run_for(2 * CoreHarness::kLeaseNs);
@@ -141,7 +141,7 @@ TEST(Core, SurvivesFlippedBytes) {
     std::erase_if(peers, [&](PeerId p) { return h.outbox.closed.contains(p); });
     if (round % 500 == 0) h.core.check_invariants();
     h.now_ns += 1'000'000;
-    h.core.on_time(h.now_ns);
+    h.core.on_timer(h.now_ns);
   }
   h.core.check_invariants();
 }

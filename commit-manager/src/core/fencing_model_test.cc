@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/core_harness.h"
+#include "commit-manager/testing/core_harness.h"
 #include "common/testing/random.h"
 
 namespace loam::commit {
@@ -18,14 +18,14 @@ using testing::Random;
 using wire::Begin;
 using wire::CloseSession;
 using wire::Fence;
-using wire::FenceInstalled;
-using wire::NodeRegistered;
+using wire::FenceReply;
 using wire::NodeState;
 using wire::OpenSession;
 using wire::RegisterNode;
+using wire::RegisterNodeReply;
 using wire::RenewNode;
 
-/// One process of a storage node: its own clock, its own view of its lease and of the fences.
+/// One process of a storage node with its own clock and its own view of its lease and the fences.
 struct Process {
   std::string address;
   double rate = 1;  ///< of its clock
@@ -36,7 +36,7 @@ struct Process {
   wire::FenceSet fences{};
   bool running = true;
 
-  /// A write of this session would be executed.
+  /// True if the process would execute a write of this session.
   bool serves(SessionId session, uint64_t now_ns) const {
     return running && now_ns < lease_until_ns && !fences.fenced(session);
   }
@@ -57,7 +57,7 @@ struct FencingModel : ::testing::TestWithParam<int> {
     ASSERT_TRUE(Core::check_state(state).ok());
     h = std::make_unique<CoreHarness>(options(), &durable, state);
     h->now_ns = now_ns;
-    h->core.on_time(now_ns);
+    h->core.on_timer(now_ns);
     for (Process& process : processes) process.peer = PeerId(0);
     clients.clear();
     older = SessionId(newest.value);
@@ -78,32 +78,32 @@ struct FencingModel : ::testing::TestWithParam<int> {
     const auto lease = [&] {
       process.lease_until_ns = process.asked_ns + static_cast<uint64_t>(static_cast<double>(kLease) / process.rate);
     };
-    if (opcode == wire::Opcode::kNodeRegistered) {
-      const auto registered = h->take<NodeRegistered>(process.peer);
+    if (opcode == wire::Opcode::kRegisterNodeReply) {
+      const auto registered = h->receive<RegisterNodeReply>(process.peer);
       process.incarnation = registered->incarnation;
       process.fences = registered->fences;
       lease();
-    } else if (opcode == wire::Opcode::kNodeRenewed) {
-      static_cast<void>(h->take<wire::NodeRenewed>(process.peer));
+    } else if (opcode == wire::Opcode::kRenewNodeReply) {
+      static_cast<void>(h->receive<wire::RenewNodeReply>(process.peer));
       lease();
     } else if (opcode == wire::Opcode::kFence) {
-      const auto fence = h->take<Fence>(process.peer);
+      const auto fence = h->receive<Fence>(process.peer);
       process.fences = fence->fences;
-      h->deliver(process.peer, CoreHarness::encoded(FenceInstalled{}, fence.sequence));
+      h->deliver(process.peer, CoreHarness::encoded(FenceReply{}, fence.sequence));
     } else if (opcode == wire::Opcode::kAcceptLoss) {
-      const auto accept = h->take<wire::AcceptLoss>(process.peer);
-      h->deliver(process.peer, CoreHarness::encoded(wire::LossAccepted{}, accept.sequence));
+      const auto accept = h->receive<wire::AcceptLoss>(process.peer);
+      h->deliver(process.peer, CoreHarness::encoded(wire::AcceptLossReply{}, accept.sequence));
     } else if (opcode == wire::Opcode::kInstallTable) {
-      const auto install = h->take<wire::InstallTable>(process.peer);
-      h->deliver(process.peer, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+      const auto install = h->receive<wire::InstallTable>(process.peer);
+      h->deliver(process.peer, CoreHarness::encoded(wire::InstallTableReply{}, install.sequence));
     } else if (opcode == wire::Opcode::kError) {
-      const StatusCode code = h->take<NodeRegistered>(process.peer).error.code();
+      const StatusCode code = h->receive<RegisterNodeReply>(process.peer).error.code();
       if (code == StatusCode::kUnavailable) {  // other nodes have not reported since the restart
-        h->core.peer_lost(process.peer);
+        h->core.on_peer_disconnected(process.peer);
         process.peer = PeerId(0);
         return;
       }
-      EXPECT_EQ(code, StatusCode::kFenced) << "it was replaced";
+      EXPECT_EQ(code, StatusCode::kFenced) << "the incarnation was replaced";
       process.running = false;
     } else {
       queue.pop_front();
@@ -124,7 +124,7 @@ struct FencingModel : ::testing::TestWithParam<int> {
       h->post(process.peer, RenewNode{});
     }
     if (random.one_in(60)) {  // cut off: it runs on with the lease that it has
-      h->core.peer_lost(process.peer);
+      h->core.on_peer_disconnected(process.peer);
       process.peer = PeerId(0);
     }
     if (random.one_in(120)) process.running = false;
@@ -140,7 +140,7 @@ struct FencingModel : ::testing::TestWithParam<int> {
   void move_clients() {
     if (random.one_in(4) && clients.size() < 4) {
       const PeerId peer = h->connect();
-      const auto opened = h->call<wire::SessionOpened>(peer, OpenSession{"model"});
+      const auto opened = h->call<wire::OpenSessionReply>(peer, OpenSession{"model"});
       if (opened.ok()) {
         newest = opened->session;
         clients.push_back(peer);
@@ -159,14 +159,14 @@ struct FencingModel : ::testing::TestWithParam<int> {
     for (RecoveryTask& task : h->core.recovery_tasks(random.below(20))) {
       if (random.one_in(4)) continue;
       if (random.one_in(4)) task.nodes.resize(1);  // the others have not answered
-      h->core.recovered(task, h->now_ns);
+      h->core.complete_recovery(task, h->now_ns);
     }
     for (const NodeStatus& node : h->core.nodes()) {
       if (node.info.state == NodeState::kLost && random.one_in(4)) h->core.accept_loss(node.info.id, [](Status) {});
     }
   }
 
-  /// The invariant: what is handed to recovery can be written by nobody else.
+  /// The invariant: no storage node executes a write of a session at which recovery may work already.
   void check() {
     for (const RecoveryTask& task : h->core.recovery_tasks(SIZE_MAX)) {
       const bool restart = task.session == SessionId();
@@ -195,7 +195,7 @@ struct FencingModel : ::testing::TestWithParam<int> {
   }
 
   Random random;
-  RecordingDurable durable;
+  RecordingStateStore durable;
   std::unique_ptr<CoreHarness> h;
   std::vector<Process> processes;
   std::vector<PeerId> clients;
@@ -220,7 +220,7 @@ TEST_P(FencingModel, NothingIsRecoveredWhileANodeMayStillServeIt) {
   EXPECT_GT(partly, 0u) << "one node is done before the other";
   EXPECT_GT(counted_by_lease, 0u) << "and a process that runs on without a lease";
   if (HasFatalFailure()) return;
-  // In the end everything is recovered, if only one process at each address goes on.
+  // When one process at each address continues, everything is recovered in the end.
   processes.clear();
   for (const NodeStatus& node : h->core.nodes()) processes.push_back({node.info.address});
   for (int i = 0; i < 400; ++i) {

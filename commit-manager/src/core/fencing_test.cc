@@ -1,35 +1,35 @@
-// Storage nodes that die, come back, are replaced and acknowledge late; and who may still write meanwhile.
+// Fences while storage nodes die, return, are replaced, and acknowledge late.
 #include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/core_harness.h"
+#include "commit-manager/testing/core_harness.h"
 
 namespace loam::commit {
 namespace {
 
 using wire::Begin;
-using wire::Begun;
+using wire::BeginReply;
 using wire::CloseSession;
 using wire::Fence;
-using wire::FenceInstalled;
-using wire::NodeRegistered;
+using wire::FenceReply;
 using wire::NodeState;
 using wire::OpenSession;
 using wire::RegisterNode;
+using wire::RegisterNodeReply;
 using wire::RenewNode;
 
 /// A session with one open transaction that its client gives up; returns its number.
 SessionId lose_session(CoreHarness& h) {
   const PeerId peer = h.connect();
-  const SessionId id = h.call<wire::SessionOpened>(peer, OpenSession{"gives up"})->session;
-  EXPECT_TRUE(h.call<Begun>(peer, Begin{1, false}).ok());
-  EXPECT_TRUE(h.call<wire::SessionClosed>(peer, CloseSession{}).ok());
+  const SessionId id = h.call<wire::OpenSessionReply>(peer, OpenSession{"gives up"})->session;
+  EXPECT_TRUE(h.call<BeginReply>(peer, Begin{1, false}).ok());
+  EXPECT_TRUE(h.call<wire::CloseSessionReply>(peer, CloseSession{}).ok());
   return id;
 }
 
-/// Whether every storage node refuses the session, or can serve nobody; its transactions are not undone yet.
+/// True if the session is fenced everywhere and its transactions are not undone yet.
 bool fenced_everywhere(const CoreHarness& h, SessionId session) {
   for (const SessionStatus& status : h.core.sessions()) {
     if (status.id == session) return status.state == SessionStatus::State::kRecovering;
@@ -45,31 +45,31 @@ std::vector<NodeId> handed_out(const CoreHarness& h, SessionId session) {
   return {};
 }
 
-TEST(Fencing, TheSetNamesAllButTheAlive) {
+TEST(Fencing, SetContainsAllSessionsThatAreNotAlive) {
   CoreHarness h;
   const PeerId node = h.node("tcp://a:1");
   h.client();
   const PeerId closed = h.client();
   h.client();
-  ASSERT_TRUE(h.call<wire::SessionClosed>(closed, CloseSession{}).ok());
-  EXPECT_TRUE(h.outbox.sent[node].empty()) << "nobody waits for the fence of one that has closed with nothing left";
+  ASSERT_TRUE(h.call<wire::CloseSessionReply>(closed, CloseSession{}).ok());
+  EXPECT_TRUE(h.outbox.sent[node].empty()) << "no fence is sent at once for a session that was closed in order";
   const SessionId dead = lose_session(h);
   const auto fence = h.newest<Fence>(node);
   ASSERT_TRUE(fence.ok());
   EXPECT_EQ(fence->fences, (wire::FenceSet{dead, {SessionId(1), SessionId(3)}}));
   const PeerId late = h.connect();
-  EXPECT_EQ(h.call<NodeRegistered>(late, RegisterNode{"tcp://b:1", "", 1})->fences, fence->fences);
+  EXPECT_EQ(h.call<RegisterNodeReply>(late, RegisterNode{"tcp://b:1", "", 1})->fences, fence->fences);
 }
 
 /// A client that closes with nothing left.
 SessionId close_session(CoreHarness& h) {
   const PeerId peer = h.connect();
-  const SessionId id = h.call<wire::SessionOpened>(peer, OpenSession{"closes"})->session;
-  EXPECT_TRUE(h.call<wire::SessionClosed>(peer, CloseSession{}).ok());
+  const SessionId id = h.call<wire::OpenSessionReply>(peer, OpenSession{"closes"})->session;
+  EXPECT_TRUE(h.call<wire::CloseSessionReply>(peer, CloseSession{}).ok());
   return id;
 }
 
-TEST(Fencing, NodesHearOfClosedSessionsWithoutAnyDeath) {
+TEST(Fencing, FencesClosedSessionsWithoutALostOne) {
   CoreHarness h;
   const PeerId node = h.node("tcp://a:1");
   h.run_for(1);
@@ -88,7 +88,7 @@ TEST(Fencing, NodesHearOfClosedSessionsWithoutAnyDeath) {
   EXPECT_EQ(h.core.statistics().sessions_fencing, 0u);
 }
 
-TEST(Fencing, ManyClosedSessionsAreToldAtOnce) {
+TEST(Fencing, FencesManyClosedSessionsAtOnce) {
   CoreHarness h;
   const PeerId node = h.node("tcp://a:1");
   SessionId last;
@@ -107,7 +107,7 @@ TEST(Fencing, AnUnreachableNodeCountsWhenItsLeaseIsOver) {
   CoreHarness h;
   const PeerId a = h.node("tcp://a:1");
   const PeerId b = h.node("tcp://b:1");
-  h.core.peer_lost(b);
+  h.core.on_peer_disconnected(b);
   const SessionId dead = lose_session(h);
   ASSERT_TRUE(h.acknowledge_fence(a));
   h.run_for(kLease);
@@ -121,24 +121,24 @@ TEST(Fencing, AnUnreachableNodeCountsWhenItsLeaseIsOver) {
   h.core.check_invariants();
 }
 
-// What a node answers to it before it has the fence must not be older than its snapshot (R27).
-TEST(Fencing, ADeadReadersSnapshotStaysOpenUntilNobodyAnswersIt) {
+// What a node answers to it before it has the fence must not be older than its snapshot (R27, index entries).
+TEST(Fencing, SnapshotOfAnEndedSessionStaysOpenUntilFencedEverywhere) {
   CoreHarness h;
   const PeerId a = h.node("tcp://a:1");
   const PeerId b = h.node("tcp://b:1");
   const PeerId reader = h.client();
-  ASSERT_TRUE(h.call<Begun>(reader, Begin{0, true}).ok());
+  ASSERT_TRUE(h.call<BeginReply>(reader, Begin{0, true}).ok());
   const PeerId writer = h.client();
   const auto write = [&] {
-    const auto begun = h.call<Begun>(writer, Begin{1, false});
+    const auto begun = h.call<BeginReply>(writer, Begin{1, false});
     ASSERT_TRUE(begun.ok());
-    ASSERT_TRUE(h.call<wire::Completed>(writer, wire::Complete{{{begun->first_id, true}}}).ok());
+    ASSERT_TRUE(h.call<wire::CompleteReply>(writer, wire::Complete{{{begun->first_id, true}}}).ok());
   };
   write();
   const uint64_t before = h.core.statistics().seen_by_all;
   const PeerId dead = h.connect();
-  ASSERT_TRUE(h.call<wire::SessionOpened>(dead, OpenSession{"gives up"}).ok());
-  h.core.peer_lost(reader);
+  ASSERT_TRUE(h.call<wire::OpenSessionReply>(dead, OpenSession{"gives up"}).ok());
+  h.core.on_peer_disconnected(reader);
   for (int i = 0; i < 3 * 16 && h.core.statistics().sessions == 3; ++i) {
     for (const PeerId alive : {a, b}) h.post(alive, RenewNode{});
     for (const PeerId alive : {writer, dead}) h.post(alive, wire::RenewSession{});
@@ -157,12 +157,12 @@ TEST(Fencing, ADeadReadersSnapshotStaysOpenUntilNobodyAnswersIt) {
 TEST(Fencing, BeginsGoOnWithADeadNode) {
   CoreHarness h;
   const PeerId a = h.node("tcp://a:1");
-  h.core.peer_lost(h.node("tcp://b:1"));
+  h.core.on_peer_disconnected(h.node("tcp://b:1"));
   const PeerId client = h.client();
   for (int i = 0; i < 8; ++i) {
-    const auto begun = h.call<Begun>(client, Begin{1, false});
+    const auto begun = h.call<BeginReply>(client, Begin{1, false});
     ASSERT_TRUE(begun.ok());
-    ASSERT_TRUE(h.call<wire::Completed>(client, wire::Complete{{{begun->first_id, true}}}).ok());
+    ASSERT_TRUE(h.call<wire::CompleteReply>(client, wire::Complete{{{begun->first_id, true}}}).ok());
     h.post(a, RenewNode{});
     h.run_for(kLease / 2);
   }
@@ -174,9 +174,9 @@ TEST(Fencing, ANodeThatComesBackCountsAgainOnlyWhenItAcknowledges) {
   CoreHarness h;
   const PeerId first = h.node("tcp://a:1");
   const SessionId dead = lose_session(h);
-  h.core.peer_lost(first);
+  h.core.on_peer_disconnected(first);
   const PeerId second = h.connect();
-  const auto back = h.call<NodeRegistered>(second, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
+  const auto back = h.call<RegisterNodeReply>(second, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->incarnation, Incarnation(1)) << "the same memory goes on";
   EXPECT_FALSE(back->memory_lost);
@@ -190,27 +190,27 @@ TEST(Fencing, ANodeThatComesBackCountsAgainOnlyWhenItAcknowledges) {
 TEST(Fencing, AnAcknowledgementIsOfOneIncarnation) {
   CoreHarness h;
   const PeerId first = h.node("tcp://a:1");
-  h.core.peer_lost(first);
+  h.core.on_peer_disconnected(first);
   const SessionId dead = lose_session(h);
   h.run_for(kLease / 2);
   const PeerId second = h.connect();
-  ASSERT_EQ(h.call<NodeRegistered>(second, RegisterNode{"tcp://a:1", "", 1})->incarnation, Incarnation(2));
+  ASSERT_EQ(h.call<RegisterNodeReply>(second, RegisterNode{"tcp://a:1", "", 1})->incarnation, Incarnation(2));
   ASSERT_TRUE(h.acknowledge_fence(second));
   EXPECT_FALSE(fenced_everywhere(h, dead)) << "the incarnation before may still run somewhere, with its lease";
   h.run_for(kLease / 2);
   h.post(second, RenewNode{});
   h.run_for(kLease / 4);
   EXPECT_TRUE(fenced_everywhere(h, dead));
-  EXPECT_TRUE(handed_out(h, dead).empty()) << "its intents are gone; nobody has accepted that";
+  EXPECT_TRUE(handed_out(h, dead).empty()) << "its intents are lost, and the loss is not accepted";
 }
 
-TEST(Fencing, AnAcknowledgementOfBeforeTheRegistrationDoesNotCount) {
+TEST(Fencing, IgnoresAcknowledgementFromBeforeTheRegistration) {
   CoreHarness h;
   const PeerId a = h.node("tcp://a:1");
   const PeerId b = h.node("tcp://b:1");
   const SessionId dead = lose_session(h);
   ASSERT_TRUE(h.acknowledge_fence(a));
-  h.core.peer_lost(a);
+  h.core.on_peer_disconnected(a);
   const PeerId back = h.node("tcp://a:1", Incarnation(1));
   ASSERT_TRUE(h.acknowledge_fence(b));
   EXPECT_FALSE(fenced_everywhere(h, dead)) << "a has taken its fences from the registration, and has not said when";
@@ -225,9 +225,9 @@ TEST(Fencing, AReplacedIncarnationIsFenced) {
   h.node("tcp://a:1");
   h.node("tcp://a:1");
   const PeerId old = h.connect();
-  EXPECT_EQ(h.call<NodeRegistered>(old, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)}).error.code(),
+  EXPECT_EQ(h.call<RegisterNodeReply>(old, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)}).error.code(),
             StatusCode::kFenced);
-  EXPECT_EQ(h.call<NodeRegistered>(old, RegisterNode{"tcp://z:1", "", 1, Incarnation(1)}).error.code(),
+  EXPECT_EQ(h.call<RegisterNodeReply>(old, RegisterNode{"tcp://z:1", "", 1, Incarnation(1)}).error.code(),
             StatusCode::kFenced)
       << "of another cluster, or of a commit manager that has lost its state";
   EXPECT_EQ(h.core.statistics().nodes_unreachable, 0u);
@@ -237,12 +237,12 @@ TEST(Fencing, ANodeWithoutLeaseHasToRegister) {
   CoreHarness h;
   const PeerId node = h.node("tcp://a:1");
   for (int i = 0; i < 6; ++i) {
-    ASSERT_TRUE(h.call<wire::NodeRenewed>(node, RenewNode{}).ok());
+    ASSERT_TRUE(h.call<wire::RenewNodeReply>(node, RenewNode{}).ok());
     h.run_for(kLease / 2);
     h.outbox.sent[node].clear();
   }
   EXPECT_FALSE(h.outbox.closed.contains(node));
-  h.run_for(kOver);
+  h.run_for(kLeaseExpiryNs);
   EXPECT_EQ(h.outbox.closed.at(node), StatusCode::kUnavailable);
   const PeerId back = h.node("tcp://a:1", Incarnation(1));
   EXPECT_EQ(h.core.nodes()[0].info.state, NodeState::kLive);
@@ -257,12 +257,12 @@ TEST(Fencing, AFenceThatWasNeverSentIsMalformed) {
   const SessionId dead = lose_session(h);
   const uint64_t sequence = h.newest<Fence>(a).sequence;
   const PeerId again = h.node("tcp://a:1", Incarnation(1));
-  h.deliver(again, CoreHarness::encoded(FenceInstalled{}, sequence));
+  h.deliver(again, CoreHarness::encoded(FenceReply{}, sequence));
   EXPECT_EQ(h.outbox.closed.at(again), StatusCode::kMalformed) << "told on an earlier connection, not on this one";
   ASSERT_TRUE(h.acknowledge_fence(b));
   EXPECT_FALSE(fenced_everywhere(h, dead));
   const PeerId client = h.client();
-  h.deliver(client, CoreHarness::encoded(FenceInstalled{}, sequence));
+  h.deliver(client, CoreHarness::encoded(FenceReply{}, sequence));
   EXPECT_EQ(h.outbox.closed.at(client), StatusCode::kMalformed);
 }
 
@@ -274,9 +274,9 @@ TEST(Fencing, ANodeThatCannotFenceLosesItsConnection) {
   h.deliver(node, CoreHarness::encoded(wire::Error{Status(StatusCode::kInternal, "no"), 0}, sequence));
   EXPECT_TRUE(h.outbox.closed.contains(node));
   EXPECT_FALSE(fenced_everywhere(h, dead));
-  h.run_for(kOver);
+  h.run_for(kLeaseExpiryNs);
   EXPECT_TRUE(fenced_everywhere(h, dead));
-  EXPECT_TRUE(handed_out(h, dead).empty()) << "there is nobody to ask";
+  EXPECT_TRUE(handed_out(h, dead).empty()) << "no connected node is left to ask";
 }
 
 TEST(Fencing, ALossIsAcceptedByTheNodeThatHasIt) {
@@ -293,10 +293,10 @@ TEST(Fencing, ALossIsAcceptedByTheNodeThatHasIt) {
   EXPECT_EQ(accept(1), StatusCode::kInvalidArgument) << "it has lost nothing";
   EXPECT_EQ(accept(0), StatusCode::kInvalidArgument);
   EXPECT_EQ(accept(2), StatusCode::kInvalidArgument) << "no such node";
-  h.core.peer_lost(first);
-  h.run_for(kOver);
+  h.core.on_peer_disconnected(first);
+  h.run_for(kLeaseExpiryNs);
   EXPECT_EQ(accept(1), StatusCode::kUnavailable);
-  EXPECT_NE(done->message().find("start it anew first"), std::string_view::npos) << done->to_string();
+  EXPECT_NE(done->message().find("start it again first"), std::string_view::npos) << done->to_string();
   const PeerId second = h.node("tcp://a:1");
   EXPECT_EQ(h.core.nodes()[0].info.state, NodeState::kLost);
   EXPECT_TRUE(h.core.nodes()[0].memory_lost);
@@ -305,7 +305,7 @@ TEST(Fencing, ALossIsAcceptedByTheNodeThatHasIt) {
   const auto told = h.newest<wire::AcceptLoss>(second);
   ASSERT_TRUE(told.ok());
   EXPECT_EQ(h.core.nodes()[0].info.state, NodeState::kLost);
-  h.deliver(second, CoreHarness::encoded(wire::LossAccepted{}, told.sequence));
+  h.deliver(second, CoreHarness::encoded(wire::AcceptLossReply{}, told.sequence));
   ASSERT_TRUE(done.has_value());
   EXPECT_TRUE(done->ok()) << done->to_string();
   EXPECT_EQ(h.core.nodes()[0].info.state, NodeState::kLive);
@@ -313,19 +313,19 @@ TEST(Fencing, ALossIsAcceptedByTheNodeThatHasIt) {
   h.core.check_invariants();
 }
 
-TEST(Fencing, ALossThatTheNodeNeverHeardOfComesWithItsRegistration) {
+TEST(Fencing, RegistrationReplyConfirmsAcceptedLoss) {
   CoreOptions options = CoreHarness::open_at_once();
   options.initial_nodes = 1;
   CoreHarness h(options);
-  h.core.peer_lost(h.node("tcp://a:1"));
-  h.run_for(kOver);
+  h.core.on_peer_disconnected(h.node("tcp://a:1"));
+  h.run_for(kLeaseExpiryNs);
   const PeerId second = h.node("tcp://a:1");
   std::optional<Status> done;
   h.core.accept_loss(NodeId(1), [&](Status status) { done = std::move(status); });
-  h.core.peer_lost(second);
+  h.core.on_peer_disconnected(second);
   EXPECT_FALSE(done.has_value());
   const PeerId third = h.connect();
-  const auto back = h.call<NodeRegistered>(third, RegisterNode{"tcp://a:1", "", 1, Incarnation(2)});
+  const auto back = h.call<RegisterNodeReply>(third, RegisterNode{"tcp://a:1", "", 1, Incarnation(2)});
   EXPECT_FALSE(back->memory_lost);
   ASSERT_TRUE(done.has_value());
   EXPECT_TRUE(done->ok());
@@ -333,14 +333,16 @@ TEST(Fencing, ALossThatTheNodeNeverHeardOfComesWithItsRegistration) {
   const PeerId fourth = h.node("tcp://a:1");
   EXPECT_EQ(h.core.nodes()[0].info.state, NodeState::kLost) << "and lost again with the next start";
   h.core.accept_loss(NodeId(1), [&](Status status) { done = std::move(status); });
-  h.core.peer_lost(fourth);
+  h.core.on_peer_disconnected(fourth);
   h.node("tcp://a:1");
-  EXPECT_EQ(done->code(), StatusCode::kUnavailable) << "that start has lost its memory too; nobody has accepted it";
+  EXPECT_EQ(done->code(), StatusCode::kUnavailable)
+      << "the new process has lost its records too, and that loss is not accepted";
   EXPECT_EQ(h.core.nodes()[0].info.state, NodeState::kLost);
   h.core.check_invariants();
 }
 
-/// The earlier process may still answer writes of transactions that begin after the acceptance (R9).
+/// The earlier process may still answer writes of transactions that begin after the acceptance (R9, leases of storage
+/// nodes).
 TEST(Fencing, ALossIsAcceptedWhenTheLeaseOfTheEarlierProcessIsOver) {
   CoreOptions options = CoreHarness::open_at_once();
   options.initial_nodes = 1;
@@ -357,24 +359,24 @@ TEST(Fencing, ALossIsAcceptedWhenTheLeaseOfTheEarlierProcessIsOver) {
   uint64_t last = 0;
   const uint64_t asked_ns = h.now_ns;
   for (int i = 0; !h.newest<wire::AcceptLoss>(second).ok(); ++i) {
-    ASSERT_LT(h.now_ns, asked_ns + kOver);
+    ASSERT_LT(h.now_ns, asked_ns + kLeaseExpiryNs);
     if (i == 3) {  // the process connects anew
-      h.core.peer_lost(second);
+      h.core.on_peer_disconnected(second);
       second = h.node("tcp://a:1", Incarnation(2));
     }
     h.outbox.sent[client].clear();
-    last = h.call<Begun>(client, Begin{1, false})->first_id.value;
+    last = h.call<BeginReply>(client, Begin{1, false})->first_id.value;
     h.post(second, RenewNode{});
     h.run_for(kLease / 16);
   }
   EXPECT_GE(h.now_ns, asked_ns + kLease);
   h.outbox.sent[client].clear();
   const wire::Complete commit{{{TransactionId(last), true}}};
-  EXPECT_EQ(h.call<wire::Completed>(client, commit)->refused, std::vector{TransactionId(last)})
+  EXPECT_EQ(h.call<wire::CompleteReply>(client, commit)->refused, std::vector{TransactionId(last)})
       << "every id that was given out before the decision";
   EXPECT_FALSE(done.has_value());
-  h.core.peer_lost(second);
-  ASSERT_FALSE(h.call<NodeRegistered>(h.connect(), RegisterNode{"tcp://a:1", "", 1, Incarnation(2)})->memory_lost);
+  h.core.on_peer_disconnected(second);
+  ASSERT_FALSE(h.call<RegisterNodeReply>(h.connect(), RegisterNode{"tcp://a:1", "", 1, Incarnation(2)})->memory_lost);
   ASSERT_TRUE(done.has_value() && done->ok());
   h.core.check_invariants();
 }

@@ -1,4 +1,4 @@
-// Hash table from a number to a small record: what every begin and completion looks up.
+// A hash table from a number to a small record. Every begin and completion looks records up in it.
 #pragma once
 
 #include <bit>
@@ -10,13 +10,15 @@
 
 namespace loam::commit {
 
-/// Open addressing with linear probing, at most half full; removal shifts the followers back, so that churn leaves no
-/// tombstones. `Record` is a small struct with a `uint64_t id`, 0 for an empty slot.
+/// A hash table with open addressing and linear probing, at most half full. `Record` is a small struct with a
+/// `uint64_t id`, which is 0 in an empty slot. erase() shifts the following records back, so churn leaves no
+/// tombstones.
 ///
-/// Fibonacci hashing: the ids are dense, and a few old ones stay behind. With id modulo size, every new id that meets a
-/// block of old ones would walk over all of it; multiplied by the golden ratio they spread evenly.
+/// It uses Fibonacci hashing, because the ids are dense and a few old ones stay for long. With id modulo size, each
+/// new id that meets a block of old ids would probe the whole block. Multiplied by the golden ratio, the ids spread
+/// evenly.
 ///
-/// One thread. Grows by doubling; never shrinks. Pointers are good until the next insert() or erase().
+/// One thread. Grows by doubling; never shrinks. Pointers are valid until the next insert() or erase().
 template <class Record>
 class FlatTable {
  public:
@@ -30,7 +32,7 @@ class FlatTable {
   }
   const Record* find(uint64_t id) const { return const_cast<FlatTable*>(this)->find(id); }
 
-  /// `record.id` is not 0 and not in the table.
+  /// Inserts a record whose id is not 0 and not in the table.
   void insert(const Record& record) {
     LOAM_DCHECK(record.id != 0 && find(record.id) == nullptr, "the id is new");
     if ((size_ + 1) * 2 > slots_.size()) grow();
@@ -38,11 +40,12 @@ class FlatTable {
     ++size_;
   }
 
-  /// `record` is one of the table's.
+  /// Removes a record; `record` points into the table.
   void erase(Record* record) {
     auto hole = static_cast<size_t>(record - slots_.data());
     for (size_t at = next(hole); slots_[at].id != 0; at = next(at)) {
-      // The follower may move back to the hole if its home is not between the two.
+      // The record at `at` may move back to the hole unless its home slot lies between the two: a search that starts
+      // at its home would end at the empty slot before it.
       if (((at - home(slots_[at].id)) & mask()) >= ((at - hole) & mask())) {
         slots_[hole] = slots_[at];
         hole = at;
@@ -55,7 +58,7 @@ class FlatTable {
   size_t size() const { return size_; }
   size_t capacity() const { return slots_.size(); }
 
-  /// Visits all records in no order. The visitor must not insert or erase.
+  /// Visits all records in any order. The visitor must not insert or erase.
   template <class Visitor>
   void for_each(Visitor&& visitor) {
     for (Record& record : slots_) {

@@ -7,7 +7,7 @@
 namespace loam::commit {
 namespace {
 
-/// The lowest bit that is set at `from` or above; the number of all bits if there is none.
+/// Returns the lowest set bit at `from` or above; the number of all bits if there is none.
 template <size_t N>
 uint64_t next_bit(const std::array<uint64_t, N>& bits, uint64_t from) {
   if (from >= 64 * N) return 64 * N;

@@ -16,7 +16,7 @@ std::vector<Version> listed(const IdSet& ids) {
   return listed;
 }
 
-TEST(IdSetTest, DoesWhatASetDoes) {
+TEST(IdSetTest, AgreesWithAStdSet) {
   std::mt19937_64 random(1);
   IdSet ids;
   std::set<uint64_t> model;
@@ -24,7 +24,7 @@ TEST(IdSetTest, DoesWhatASetDoes) {
   for (size_t step = 0; step < 20'000; ++step) {
     if (model.empty() || random() % 1'000 < (step / 4'000 % 2 == 0 ? 600u : 400u)) {
       newest += 1 + random() % 8;
-      // Most are close to the newest one, some far below.
+      // Most ids lie close to the newest one, some far below.
       const uint64_t id = random() % 50 == 0 ? 1 + random() % newest : newest;
       if (model.insert(id).second) ids.add(TransactionId(id));
     } else {

@@ -1,20 +1,20 @@
 // Which commit manager, storage nodes and clients belong together, and that no older state of a cluster is served
-// (R10).
+// (R10, cluster identity and incarnations).
 #include <gtest/gtest.h>
 
 #include "commit-manager/src/catalog/durable_state.h"
-#include "commit-manager/src/core/core_harness.h"
+#include "commit-manager/testing/core_harness.h"
 
 namespace loam::commit {
 namespace {
 
 using wire::Begin;
-using wire::Begun;
-using wire::KnownHistory;
-using wire::NodeRegistered;
+using wire::BeginReply;
+using wire::HistoryPoint;
 using wire::OpenSession;
+using wire::OpenSessionReply;
 using wire::RegisterNode;
-using wire::SessionOpened;
+using wire::RegisterNodeReply;
 
 constexpr wire::ClusterId kOtherCluster{1, 2};
 
@@ -22,7 +22,7 @@ constexpr wire::ClusterId kOtherCluster{1, 2};
 struct NodeProcess {
   std::string address;
   Incarnation incarnation{};
-  KnownHistory known{};
+  HistoryPoint known{};
   PeerId peer{};
 };
 
@@ -34,24 +34,24 @@ struct IdentityTest : ::testing::Test {
     return options;
   }
 
-  /// A commit manager that goes on from these bytes.
+  /// Starts a commit manager from these bytes.
   void start(const Buffer& state, const CoreOptions& with = options()) {
     const uint64_t now_ns = h ? h->now_ns + 1'000'000 : 1'000'000'000;
     ASSERT_TRUE(Core::check_state(state).ok()) << Core::check_state(state).to_string();
     durable.state = state;
     h = std::make_unique<CoreHarness>(with, &durable, state, log.get());
     h->now_ns = now_ns;
-    h->core.on_time(now_ns);
+    h->core.on_timer(now_ns);
   }
   void restart() { start(Buffer(durable.state)); }
 
-  Answer<NodeRegistered> enter(NodeProcess& node) {
+  ReplyOrError<RegisterNodeReply> enter(NodeProcess& node) {
     node.peer = h->connect();
     auto answer =
-        h->call<NodeRegistered>(node.peer, RegisterNode{node.address, "", 1, node.incarnation, 0, node.known});
+        h->call<RegisterNodeReply>(node.peer, RegisterNode{node.address, "", 1, node.incarnation, 0, node.known});
     if (answer.ok()) {
       node.incarnation = answer->incarnation;
-      node.known = answer->history.present();
+      node.known = answer->history.latest();
     }
     return answer;
   }
@@ -73,7 +73,7 @@ struct IdentityTest : ::testing::Test {
     ASSERT_TRUE(enter(b).ok());
     for (const NodeProcess* node : {&a, &b}) {  // the shard map
       const auto install = h->newest<wire::InstallTable>(node->peer);
-      if (install.ok()) h->deliver(node->peer, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+      if (install.ok()) h->deliver(node->peer, CoreHarness::encoded(wire::InstallTableReply{}, install.sequence));
     }
     ASSERT_TRUE(h->core.ready());
   }
@@ -81,9 +81,9 @@ struct IdentityTest : ::testing::Test {
   void expect_stale() {
     EXPECT_FALSE(h->core.ready());
     EXPECT_TRUE(h->core.recovery_tasks(10).empty());
-    EXPECT_EQ(h->call<SessionOpened>(h->connect(), OpenSession{"new"}).error.code(), StatusCode::kWrongCluster);
+    EXPECT_EQ(h->call<OpenSessionReply>(h->connect(), OpenSession{"new"}).error.code(), StatusCode::kWrongCluster);
     const PeerId resumed = h->connect();
-    EXPECT_EQ(h->call<SessionOpened>(resumed, OpenSession{"old", SessionId(1), 1}).error.code(),
+    EXPECT_EQ(h->call<OpenSessionReply>(resumed, OpenSession{"old", SessionId(1), 1}).error.code(),
               StatusCode::kWrongCluster);
     EXPECT_NE(h->core.statistics().not_serving.find("does not contain"), std::string::npos)
         << h->core.statistics().not_serving;
@@ -97,7 +97,7 @@ struct IdentityTest : ::testing::Test {
     h->core.check_invariants();
   }
 
-  RecordingDurable durable;
+  RecordingStateStore durable;
   std::unique_ptr<RecordingLog> log = std::make_unique<RecordingLog>();
   std::unique_ptr<CoreHarness> h;
   NodeProcess a{"tcp://a:1"};
@@ -142,9 +142,9 @@ TEST_F(IdentityTest, NodeOfAnotherClusterIsRefusedAndChangesNothing) {
   ASSERT_EQ(refused.size(), 1u);
   EXPECT_EQ(refused[0].address, "tcp://a:1");
   EXPECT_NE(refused[0].reason.find(wire::to_string(kOtherCluster)), std::string::npos) << refused[0].reason;
-  const size_t notes = h->outbox.notes.size();
+  const size_t notes = h->outbox.log_events.size();
   EXPECT_EQ(enter_code(stranger), StatusCode::kWrongCluster);
-  EXPECT_EQ(h->outbox.notes.size(), notes) << "said once";
+  EXPECT_EQ(h->outbox.log_events.size(), notes) << "said once";
   ASSERT_TRUE(enter(a).ok());
   EXPECT_TRUE(h->core.statistics().refused_nodes.empty()) << "the node at that address is one of ours";
 }
@@ -162,11 +162,11 @@ TEST_F(IdentityTest, RefusedNodesAreListedUpToALimit) {
 
 TEST_F(IdentityTest, ClientOfAnotherClusterIsRefused) {
   fill();
-  EXPECT_EQ(h->call<SessionOpened>(h->connect(), OpenSession{"c", {}, 0, kOtherCluster}).error.code(),
+  EXPECT_EQ(h->call<OpenSessionReply>(h->connect(), OpenSession{"c", {}, 0, kOtherCluster}).error.code(),
             StatusCode::kWrongCluster);
-  EXPECT_EQ(h->call<SessionOpened>(h->connect(), OpenSession{"c", SessionId(1), 1, kOtherCluster}).error.code(),
+  EXPECT_EQ(h->call<OpenSessionReply>(h->connect(), OpenSession{"c", SessionId(1), 1, kOtherCluster}).error.code(),
             StatusCode::kWrongCluster);
-  const auto opened = h->call<SessionOpened>(h->connect(), OpenSession{"c", {}, 0, a.known.cluster});
+  const auto opened = h->call<OpenSessionReply>(h->connect(), OpenSession{"c", {}, 0, a.known.cluster});
   ASSERT_TRUE(opened.ok());
   EXPECT_EQ(opened->cluster, a.known.cluster);
 }
@@ -191,7 +191,7 @@ TEST_F(IdentityTest, NoNodeLearnsTheEpochBeforeAllHaveReported) {
   const Buffer before = durable.state;
   EXPECT_EQ(enter_code(a), StatusCode::kUnavailable);
   EXPECT_EQ(a.known.epoch, 1u);
-  EXPECT_EQ(h->call<SessionOpened>(h->connect(), OpenSession{"early"}).error.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(h->call<OpenSessionReply>(h->connect(), OpenSession{"early"}).error.code(), StatusCode::kUnavailable);
   StatusCode created = StatusCode::kOk;
   h->core.create_table({"t", TableKind::kTransactional, test_schema()},
                        [&](const auto& result) { created = result.code(); });
@@ -206,7 +206,7 @@ TEST_F(IdentityTest, NoNodeLearnsTheEpochBeforeAllHaveReported) {
   ASSERT_TRUE(enter(a).ok());
   EXPECT_EQ(a.known.epoch, 2u);
   ASSERT_TRUE(enter(joins).ok());
-  EXPECT_TRUE(h->call<SessionOpened>(h->connect(), OpenSession{"now"}).ok());
+  EXPECT_TRUE(h->call<OpenSessionReply>(h->connect(), OpenSession{"now"}).ok());
 }
 
 TEST_F(IdentityTest, EmptyProcessUnderANodesAddressCountsAsItsReport) {
@@ -270,7 +270,7 @@ TEST_F(IdentityTest, CopyWithinOneEpochIsRefusedByTheNumberOfItsState) {
   fill();
   const Buffer copy = durable.state;
   const PeerId client = h->client();
-  for (int i = 0; i < 150; ++i) ASSERT_TRUE(h->call<Begun>(client, Begin{1, false}).ok());
+  for (int i = 0; i < 150; ++i) ASSERT_TRUE(h->call<BeginReply>(client, Begin{1, false}).ok());
   ASSERT_NE(durable.state, copy) << "the bound of ids has risen";
   hear(a);
   start(copy);
@@ -280,7 +280,7 @@ TEST_F(IdentityTest, CopyWithinOneEpochIsRefusedByTheNumberOfItsState) {
 
 TEST_F(IdentityTest, RenewalTellsTheStateToo) {
   fill();
-  const auto renewed = h->call<wire::NodeRenewed>(b.peer, wire::RenewNode{});
+  const auto renewed = h->call<wire::RenewNodeReply>(b.peer, wire::RenewNode{});
   ASSERT_TRUE(renewed.ok());
   EXPECT_EQ(renewed->state, decode_state(durable.state)->history.state);
 }
@@ -290,12 +290,12 @@ TEST_F(IdentityTest, CommitLogThatEndsBeforeWhatANodeWasToldIsRefused) {
   fill();
   const Buffer before = durable.state;
   const PeerId client = h->client();
-  const auto begun = h->call<Begun>(client, Begin{2, false});
+  const auto begun = h->call<BeginReply>(client, Begin{2, false});
   ASSERT_TRUE(begun.ok());
   const wire::Complete commits{{{begun->first_id, true}, {TransactionId(begun->first_id.value + 1), true}}};
-  ASSERT_TRUE(h->call<wire::Completed>(client, commits).ok());
+  ASSERT_TRUE(h->call<wire::CompleteReply>(client, commits).ok());
   ASSERT_EQ(durable.state, before);
-  const auto renewed = h->call<wire::NodeRenewed>(b.peer, wire::RenewNode{});
+  const auto renewed = h->call<wire::RenewNodeReply>(b.peer, wire::RenewNode{});
   ASSERT_TRUE(renewed.ok());
   EXPECT_EQ(renewed->log, 2u);
   b.known.log = renewed->log;
@@ -325,7 +325,7 @@ TEST_F(IdentityTest, OlderCopyThatServesStopsAtTheFirstReport) {
   NodeProcess other{"tcp://c:1"};
   ASSERT_TRUE(enter(other).ok());
   const PeerId client = h->client();
-  ASSERT_TRUE(h->call<Begun>(client, Begin{1, false}).ok());
+  ASSERT_TRUE(h->call<BeginReply>(client, Begin{1, false}).ok());
   EXPECT_EQ(enter_code(a), StatusCode::kWrongCluster);
   EXPECT_EQ(h->outbox.closed.at(client), StatusCode::kWrongCluster);
   EXPECT_EQ(h->outbox.closed.at(other.peer), StatusCode::kWrongCluster);

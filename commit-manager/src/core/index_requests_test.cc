@@ -1,21 +1,21 @@
-// Indexes in the catalog [R29, R30].
+// Indexes in the catalog [R29, index creation; R30, table creation and drop].
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/core_harness.h"
+#include "commit-manager/testing/core_harness.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
 namespace {
 
 using wire::CreateTable;
+using wire::CreateTableReply;
 using wire::DropTable;
+using wire::DropTableReply;
 using wire::FinishIndex;
-using wire::IndexFinished;
-using wire::TableCreated;
-using wire::TableDropped;
+using wire::FinishIndexReply;
 
 CreateTable accounts(const std::string& name = "accounts") {
   return {name, TableKind::kTransactional,
@@ -39,32 +39,33 @@ const wire::TableInfo* find(const wire::Catalog& catalog, const std::string& nam
 TEST(IndexRequests, AnIndexIsATableThatIsFinishedOnce) {
   CoreHarness h;
   const PeerId client = h.client();
-  const TableId table = h.call<TableCreated>(client, accounts())->table.id;
-  const auto made = h.call<TableCreated>(client, index_of(table));
+  const TableId table = h.call<CreateTableReply>(client, accounts())->table.id;
+  const auto made = h.call<CreateTableReply>(client, index_of(table));
   ASSERT_TRUE(made.ok()) << made.error.to_string();
   EXPECT_EQ(made->table.index.state(), wire::IndexState::kBuilding);
-  EXPECT_TRUE(h.call<TableCreated>(client, index_of(table))->existed) << "the same again goes on with it";
+  EXPECT_TRUE(h.call<CreateTableReply>(client, index_of(table))->existed)
+      << "a repetition continues with the same index";
   const uint64_t version = h.core.catalog().version;
-  const auto finished = h.call<IndexFinished>(client, FinishIndex{made->table.id});
+  const auto finished = h.call<FinishIndexReply>(client, FinishIndex{made->table.id});
   ASSERT_TRUE(finished.ok()) << finished.error.to_string();
   EXPECT_EQ(finished->catalog_version, version + 1);
   EXPECT_EQ(find(h.core.catalog(), "by_balance")->index.ready_since, version + 1)
       << "transactions that begin with this catalog read it, and none before";
-  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{made->table.id})->catalog_version, version + 1) << "again";
+  EXPECT_EQ(h.call<FinishIndexReply>(client, FinishIndex{made->table.id})->catalog_version, version + 1) << "again";
   EXPECT_EQ(find(h.core.catalog(), "by_balance")->index.ready_since, version + 1);
-  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{table}).error.code(), StatusCode::kNoSuchTable);
-  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{TableId(9'999)}).error.code(), StatusCode::kNoSuchTable);
+  EXPECT_EQ(h.call<FinishIndexReply>(client, FinishIndex{table}).error.code(), StatusCode::kNoSuchTable);
+  EXPECT_EQ(h.call<FinishIndexReply>(client, FinishIndex{TableId(9'999)}).error.code(), StatusCode::kNoSuchTable);
   h.core.check_invariants();
 }
 
 TEST(IndexRequests, RefusesWhatIsNoIndex) {
   CoreHarness h;
   const PeerId client = h.client();
-  const TableId table = h.call<TableCreated>(client, accounts())->table.id;
+  const TableId table = h.call<CreateTableReply>(client, accounts())->table.id;
   CreateTable plain = accounts("plain");
   plain.kind = TableKind::kNonTransactional;
-  const TableId other = h.call<TableCreated>(client, plain)->table.id;
-  const auto code = [&](const CreateTable& create) { return h.call<TableCreated>(client, create).error.code(); };
+  const TableId other = h.call<CreateTableReply>(client, plain)->table.id;
+  const auto code = [&](const CreateTable& create) { return h.call<CreateTableReply>(client, create).error.code(); };
   EXPECT_EQ(code(index_of(other)), StatusCode::kWrongTableKind);
   EXPECT_EQ(code(index_of(TableId(9'999))), StatusCode::kNoSuchTable);
   EXPECT_EQ(code(index_of(wire::kCounterTableId)), StatusCode::kWrongTableKind);
@@ -81,21 +82,21 @@ TEST(IndexRequests, RefusesWhatIsNoIndex) {
   EXPECT_EQ(with([](CreateTable& c) { c.index.damaged = true; }), StatusCode::kInvalidArgument);
   EXPECT_EQ(with([](CreateTable& c) { c.kind = TableKind::kTransactional; }), StatusCode::kInvalidArgument);
   EXPECT_EQ(with([](CreateTable& c) { c.schema = accounts().schema; }), StatusCode::kInvalidArgument);
-  ASSERT_TRUE(h.call<TableCreated>(client, index_of(table)).ok());
+  ASSERT_TRUE(h.call<CreateTableReply>(client, index_of(table)).ok());
   EXPECT_EQ(with([](CreateTable& c) { c.index.unique = true; }), StatusCode::kAlreadyExists);
   EXPECT_EQ(with([](CreateTable& c) { c.index.parts.pop_back(); }), StatusCode::kAlreadyExists);
   EXPECT_EQ(with([](CreateTable& c) { c.index = {}; }), StatusCode::kAlreadyExists) << "a table of that name";
 }
 
-TEST(IndexRequests, GoesWithItsTable) {
+TEST(IndexRequests, IsDroppedWithItsTable) {
   CoreHarness h;
   const PeerId node = h.node("tcp://a:1");
   const PeerId client = h.client();
   const auto created = [&](const CreateTable& create) {
     h.post(client, create);
     const auto install = h.newest<wire::InstallTable>(node);
-    h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
-    return h.newest<TableCreated>(client)->table.id;
+    h.deliver(node, CoreHarness::encoded(wire::InstallTableReply{}, install.sequence));
+    return h.newest<CreateTableReply>(client)->table.id;
   };
   const TableId table = created(accounts());
   const TableId index = created(index_of(table));
@@ -104,13 +105,13 @@ TEST(IndexRequests, GoesWithItsTable) {
   EXPECT_EQ(find(h.core.catalog(), "accounts"), nullptr);
   EXPECT_EQ(find(h.core.catalog(), "by_balance"), nullptr);
   std::vector<TableId> removed;
-  for (auto told = h.take<wire::RemoveTable>(node); told.ok(); told = h.take<wire::RemoveTable>(node)) {
+  for (auto told = h.receive<wire::RemoveTable>(node); told.ok(); told = h.receive<wire::RemoveTable>(node)) {
     removed.push_back(told->table);
-    h.deliver(node, CoreHarness::encoded(wire::TableRemoved{}, told.sequence));
+    h.deliver(node, CoreHarness::encoded(wire::RemoveTableReply{}, told.sequence));
     if (h.outbox.sent[node].empty()) break;
   }
   EXPECT_EQ(removed, (std::vector{index, table}));
-  EXPECT_TRUE(h.newest<TableDropped>(client).ok());
+  EXPECT_TRUE(h.newest<DropTableReply>(client).ok());
   h.core.check_invariants();
 }
 
@@ -121,63 +122,63 @@ TEST(IndexRequests, ACreateWhoseTableIsDroppedMeanwhileFails) {
   const PeerId other = h.client();
   h.post(client, accounts());
   auto install = h.newest<wire::InstallTable>(node);
-  h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
-  const TableId table = h.newest<TableCreated>(client)->table.id;
+  h.deliver(node, CoreHarness::encoded(wire::InstallTableReply{}, install.sequence));
+  const TableId table = h.newest<CreateTableReply>(client)->table.id;
   h.post(client, index_of(table));
   install = h.newest<wire::InstallTable>(node);
   h.post(other, DropTable{"accounts"});
-  h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
-  const auto failed = h.take<TableCreated>(client);
+  h.deliver(node, CoreHarness::encoded(wire::InstallTableReply{}, install.sequence));
+  const auto failed = h.receive<CreateTableReply>(client);
   EXPECT_EQ(failed.error.code(), StatusCode::kNoSuchTable) << failed.error.to_string();
   EXPECT_EQ(find(h.core.catalog(), "by_balance"), nullptr);
   h.core.check_invariants();
 }
 
-TEST(IndexRequests, AnUnfinishedOneGoesWithANodesRecords) {
+TEST(IndexRequests, LossDropsUnfinishedIndex) {
   CoreHarness h;
-  h.core.peer_lost(h.node("tcp://a:1"));
+  h.core.on_peer_disconnected(h.node("tcp://a:1"));
   h.run_for(2 * CoreHarness::kLeaseNs);
   const PeerId client = h.client();
-  const TableId table = h.call<TableCreated>(client, accounts())->table.id;
-  const TableId finished = h.call<TableCreated>(client, index_of(table, "finished"))->table.id;
-  ASSERT_TRUE(h.call<IndexFinished>(client, FinishIndex{finished}).ok());
-  const TableId building = h.call<TableCreated>(client, index_of(table, "building"))->table.id;
+  const TableId table = h.call<CreateTableReply>(client, accounts())->table.id;
+  const TableId finished = h.call<CreateTableReply>(client, index_of(table, "finished"))->table.id;
+  ASSERT_TRUE(h.call<FinishIndexReply>(client, FinishIndex{finished}).ok());
+  const TableId building = h.call<CreateTableReply>(client, index_of(table, "building"))->table.id;
   h.node("tcp://a:1");
   ASSERT_EQ(h.core.nodes()[0].info.state, wire::NodeState::kLost);
   EXPECT_NE(find(h.core.catalog(), "building"), nullptr);
-  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{building}).error.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(h.call<FinishIndexReply>(client, FinishIndex{building}).error.code(), StatusCode::kUnavailable);
   h.core.accept_loss(NodeId(1), [](const Status&) {});
   EXPECT_EQ(find(h.core.catalog(), "building"), nullptr) << "half of its entries may be gone";
   EXPECT_NE(find(h.core.catalog(), "finished"), nullptr);
-  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{building}).error.code(), StatusCode::kNoSuchTable);
+  EXPECT_EQ(h.call<FinishIndexReply>(client, FinishIndex{building}).error.code(), StatusCode::kNoSuchTable);
   h.core.check_invariants();
 }
 
-TEST(IndexRequests, ALossDamagesThoseThatAreReadyForGood) {
-  RecordingDurable durable;
+TEST(IndexRequests, LossDamagesReadyIndex) {
+  RecordingStateStore durable;
   {
     CoreHarness h(CoreHarness::open_at_once(), &durable);
-    h.core.peer_lost(h.node("tcp://a:1"));
+    h.core.on_peer_disconnected(h.node("tcp://a:1"));
     h.run_for(2 * CoreHarness::kLeaseNs);
     const PeerId client = h.client();
-    const TableId table = h.call<TableCreated>(client, accounts())->table.id;
-    const TableId before = h.call<TableCreated>(client, index_of(table, "before"))->table.id;
-    const wire::CatalogVersion ready = h.call<IndexFinished>(client, FinishIndex{before})->catalog_version;
-    EXPECT_EQ(h.call<wire::Begun>(client, wire::Begin{1, false})->catalog_version, ready);
+    const TableId table = h.call<CreateTableReply>(client, accounts())->table.id;
+    const TableId before = h.call<CreateTableReply>(client, index_of(table, "before"))->table.id;
+    const wire::CatalogVersion ready = h.call<FinishIndexReply>(client, FinishIndex{before})->catalog_version;
+    EXPECT_EQ(h.call<wire::BeginReply>(client, wire::Begin{1, false})->catalog_version, ready);
     const PeerId node = h.node("tcp://a:1");
     h.core.accept_loss(NodeId(1), [](const Status&) {});
     EXPECT_EQ(find(h.core.catalog(), "before")->index.state(), wire::IndexState::kDamaged)
         << "before the node has heard of it";
-    EXPECT_GT(h.call<wire::Begun>(client, wire::Begin{1, false})->catalog_version, ready)
+    EXPECT_GT(h.call<wire::BeginReply>(client, wire::Begin{1, false})->catalog_version, ready)
         << "a transaction that begins now gets the new catalog";
-    const auto told = h.take<wire::AcceptLoss>(node);
+    const auto told = h.receive<wire::AcceptLoss>(node);
     ASSERT_TRUE(told.ok());
     EXPECT_FALSE(durable.state.empty());
-    h.deliver(node, CoreHarness::encoded(wire::LossAccepted{}, told.sequence));
+    h.deliver(node, CoreHarness::encoded(wire::AcceptLossReply{}, told.sequence));
     h.post(client, index_of(table, "since"));
-    h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, h.newest<wire::InstallTable>(node).sequence));
-    const TableId since = h.newest<TableCreated>(client)->table.id;
-    ASSERT_TRUE(h.call<IndexFinished>(client, FinishIndex{since}).ok());
+    h.deliver(node, CoreHarness::encoded(wire::InstallTableReply{}, h.newest<wire::InstallTable>(node).sequence));
+    const TableId since = h.newest<CreateTableReply>(client)->table.id;
+    ASSERT_TRUE(h.call<FinishIndexReply>(client, FinishIndex{since}).ok());
     EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kReady);
     h.core.check_invariants();
   }
@@ -186,19 +187,19 @@ TEST(IndexRequests, ALossDamagesThoseThatAreReadyForGood) {
   EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kReady);
 }
 
-TEST(IndexRequests, IsDroppedAsUnfinishedOnlyWhileItIs) {
+TEST(IndexRequests, DropsAsUnfinishedOnlyWhileUnfinished) {
   CoreHarness h;
   const PeerId client = h.client();
-  const TableId table = h.call<TableCreated>(client, accounts())->table.id;
-  const TableId index = h.call<TableCreated>(client, index_of(table))->table.id;
+  const TableId table = h.call<CreateTableReply>(client, accounts())->table.id;
+  const TableId index = h.call<CreateTableReply>(client, index_of(table))->table.id;
   const auto drop = [&](TableId id) {
-    return h.call<TableDropped>(client, DropTable{"by_balance", id, true}).error.code();
+    return h.call<DropTableReply>(client, DropTable{"by_balance", id, true}).error.code();
   };
-  ASSERT_TRUE(h.call<IndexFinished>(client, FinishIndex{index}).ok());
-  EXPECT_EQ(drop(index), StatusCode::kConflict) << "somebody has finished it";
+  ASSERT_TRUE(h.call<FinishIndexReply>(client, FinishIndex{index}).ok());
+  EXPECT_EQ(drop(index), StatusCode::kConflict) << "the index was finished meanwhile";
   EXPECT_NE(find(h.core.catalog(), "by_balance"), nullptr);
-  ASSERT_TRUE(h.call<TableDropped>(client, DropTable{"by_balance"}).ok());
-  const TableId again = h.call<TableCreated>(client, index_of(table))->table.id;
+  ASSERT_TRUE(h.call<DropTableReply>(client, DropTable{"by_balance"}).ok());
+  const TableId again = h.call<CreateTableReply>(client, index_of(table))->table.id;
   EXPECT_EQ(drop(index), StatusCode::kOk) << "it is gone";
   EXPECT_NE(find(h.core.catalog(), "by_balance"), nullptr) << "and the one of its name is another one";
   EXPECT_EQ(drop(again), StatusCode::kOk);
@@ -206,14 +207,14 @@ TEST(IndexRequests, IsDroppedAsUnfinishedOnlyWhileItIs) {
 }
 
 TEST(IndexRequests, IsKeptOverARestart) {
-  RecordingDurable durable;
+  RecordingStateStore durable;
   wire::IndexDefinition before;
   {
     CoreHarness h(CoreHarness::open_at_once(), &durable);
     const PeerId client = h.client();
-    const TableId table = h.call<TableCreated>(client, accounts())->table.id;
-    const TableId index = h.call<TableCreated>(client, index_of(table))->table.id;
-    ASSERT_TRUE(h.call<IndexFinished>(client, FinishIndex{index}).ok());
+    const TableId table = h.call<CreateTableReply>(client, accounts())->table.id;
+    const TableId index = h.call<CreateTableReply>(client, index_of(table))->table.id;
+    ASSERT_TRUE(h.call<FinishIndexReply>(client, FinishIndex{index}).ok());
     before = find(h.core.catalog(), "by_balance")->index;
   }
   CoreHarness h(CoreHarness::open_at_once(), &durable, durable.state);

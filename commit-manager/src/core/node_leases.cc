@@ -11,17 +11,20 @@ NodeLeases::Node& NodeLeases::at(NodeId node) {
 }
 
 void NodeLeases::extend(uint64_t ns, uint64_t now_ns) {
-  for (Node& node : nodes_) node.heard_ns = std::min(now_ns, node.heard_ns + ns);
+  for (Node& node : nodes_) node.last_heard_ns = std::min(now_ns, node.last_heard_ns + ns);
 }
 
 void NodeLeases::registered(NodeId id, bool new_start, uint64_t now_ns) {
   Node& node = at(id);
+  // The process before this one may still run and serve until its lease ends.
   if (new_start && node.holds) node.earlier_until_ns = std::max(node.earlier_until_ns, until(node));
   if (node.restored && node.holds) node.restored_until_ns = until(node);
-  node.heard_ns = now_ns;
+  node.last_heard_ns = now_ns;
   node.holds = true;
   node.restored = false;
-  node.first_told = node.last_told = node.acknowledged = 0;
+  // Acknowledgements count for one connection only: a node that was cut off may resume a lease (R9, leases of storage
+  // nodes).
+  node.first_sent = node.last_sent = node.acknowledged = 0;
 }
 
 std::vector<NodeId> NodeLeases::expire(uint64_t now_ns) {
@@ -35,20 +38,20 @@ std::vector<NodeId> NodeLeases::expire(uint64_t now_ns) {
   return over;
 }
 
-void NodeLeases::told(NodeId id, uint64_t fence) {
+void NodeLeases::fence_sent(NodeId id, uint64_t fence) {
   Node& node = at(id);
-  if (node.first_told == 0) node.first_told = fence;
-  node.last_told = fence;
+  if (node.first_sent == 0) node.first_sent = fence;
+  node.last_sent = fence;
 }
 
-bool NodeLeases::was_told(NodeId id, uint64_t fence) const {
+bool NodeLeases::fence_was_sent(NodeId id, uint64_t fence) const {
   if (id.value > nodes_.size()) return false;
   const Node& node = nodes_[id.value - 1];
-  return node.first_told != 0 && fence >= node.first_told && fence <= node.last_told;
+  return node.first_sent != 0 && fence >= node.first_sent && fence <= node.last_sent;
 }
 
 Status NodeLeases::acknowledge(NodeId id, uint64_t fence) {
-  if (!was_told(id, fence)) {
+  if (!fence_was_sent(id, fence)) {
     return {StatusCode::kMalformed, "a storage node acknowledges fence " + std::to_string(fence) +
                                         ", of which it was never told on this connection"};
   }

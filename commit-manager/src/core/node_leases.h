@@ -1,4 +1,4 @@
-// Which storage node holds a lease, and which fence it has acknowledged.
+// Leases of storage nodes, and the fences that the nodes have acknowledged.
 #pragma once
 
 #include <algorithm>
@@ -10,43 +10,47 @@
 
 namespace loam::commit {
 
-/// Time for which the commit manager counts a lease of `lease_ns` as held: an eighth longer, because the clocks of two
-/// hosts run at different speeds.
+/// Returns the time for which the commit manager counts a lease of `lease_ns` as held. It is an eighth longer,
+/// because the clocks of two hosts may run at different speeds (R9, leases of storage nodes).
 constexpr uint64_t granted_ns(uint64_t lease_ns) { return lease_ns + lease_ns / 8; }
 
-/// Leases of the storage nodes and their acknowledgements of fences, by node number [R7, R9, R10].
+/// The leases of the storage nodes and their acknowledgements of fences, by node number [R7, fence barrier; R9; R10,
+/// cluster identity and incarnations].
 ///
-/// A node is *fenced up to* a fence if the incarnation that is registered has acknowledged it or a later one since its
-/// last registration, or holds no lease; and if every incarnation before it, which may still run somewhere, holds no
-/// lease either. Fences are numbered in the order in which they are sent, and each includes those before it.
+/// A node is *fenced up to* a fence if both conditions hold:
+/// * The registered incarnation has acknowledged this fence or a later one since its last registration, or holds no
+///   lease. Fences are numbered in the order in which they are sent, and each includes the earlier ones.
+/// * No earlier incarnation, which may still run somewhere, holds a lease.
 ///
-/// Time that the commit manager itself did not run must not count against the nodes: see extend().
+/// Time for which the commit manager itself did not run must not count against the nodes: see extend().
 ///
-/// Owner: Core. One thread. Plain bookkeeping: no clock, no messages.
+/// Owner: Core. One thread. It has no clock and sends no messages.
 class NodeLeases {
  public:
   explicit NodeLeases(uint64_t lease_ns) : granted_ns_(granted_ns(lease_ns)) {}
 
-  /// Nodes of an earlier epoch: each holds a lease, counted from the first extend(), which brings the clock.
+  /// Adds the nodes of an earlier epoch. Each counts as holding a lease from the first extend(), which brings the
+  /// time.
   void restored(size_t nodes) { nodes_.resize(nodes, Node{.holds = true, .restored = true}); }
-  /// A node has registered: its lease runs, and it has acknowledged nothing yet. After a restart of the commit manager
-  /// it is not known which of the node's incarnations holds the lease that is left.
+  /// Notes that a node has registered: its lease runs, and it has acknowledged no fence. After a restart of the
+  /// commit manager it is unknown which incarnation of the node holds the lease from before.
   void registered(NodeId node, bool new_start, uint64_t now_ns);
-  void renewed(NodeId node, uint64_t now_ns) { at(node).heard_ns = now_ns; }
-  /// All leases run on for longer, but not as if the nodes had been heard of after now.
+  void renewed(NodeId node, uint64_t now_ns) { at(node).last_heard_ns = now_ns; }
+  /// Extends all leases by `ns`, but to no more than a full lease from now.
   void extend(uint64_t ns, uint64_t now_ns);
-  /// Nodes whose lease is over since the last call.
+  /// Returns the nodes whose lease has ended since the last call.
   std::vector<NodeId> expire(uint64_t now_ns);
   bool holds_lease(NodeId node) const { return node.value <= nodes_.size() && nodes_[node.value - 1].holds; }
 
-  /// This fence was sent to the node over its present connection.
-  void told(NodeId node, uint64_t fence);
-  bool was_told(NodeId node, uint64_t fence) const;
-  /// kMalformed if it was never told of such a fence.
+  /// Notes that this fence was sent to the node over its present connection.
+  void fence_sent(NodeId node, uint64_t fence);
+  bool fence_was_sent(NodeId node, uint64_t fence) const;
+  /// Notes the node's acknowledgement. kMalformed: the fence was not sent on the present connection.
   Status acknowledge(NodeId node, uint64_t fence);
+  /// True if the node is fenced up to `fence`, as defined above.
   bool fenced(NodeId node, uint64_t fence, uint64_t now_ns) const;
   bool fenced_everywhere(uint64_t fence, uint64_t now_ns) const;
-  /// No incarnation of the node before the one that is registered holds a lease any more.
+  /// True if no incarnation of the node before the registered one holds a lease any more.
   bool earlier_over(NodeId id, uint64_t now_ns) const {
     const Node& node = nodes_[id.value - 1];
     return now_ns >= std::max(node.earlier_until_ns, node.restored_until_ns);
@@ -54,20 +58,20 @@ class NodeLeases {
 
  private:
   struct Node {
-    uint64_t heard_ns = 0;
-    uint64_t earlier_until_ns = 0;  ///< when the leases of its earlier incarnations are over
-    /// When a lease is over that an unknown incarnation of the node has held since before a restart of the commit
+    uint64_t last_heard_ns = 0;
+    uint64_t earlier_until_ns = 0;  ///< end of the leases of its earlier incarnations
+    /// End of the lease that an unknown incarnation of the node has held since before a restart of the commit
     /// manager. A loss is not accepted earlier.
     uint64_t restored_until_ns = 0;
-    uint64_t first_told = 0;  ///< since the last registration; 0: none
-    uint64_t last_told = 0;
-    uint64_t acknowledged = 0;
-    bool holds = false;     ///< the lease runs, or expire() has not noticed its end
-    bool restored = false;  ///< not heard of since the restart
+    uint64_t first_sent = 0;    ///< first fence sent since the last registration; 0: none
+    uint64_t last_sent = 0;     ///< newest fence sent since then
+    uint64_t acknowledged = 0;  ///< newest fence acknowledged since then
+    bool holds = false;         ///< the lease runs, or expire() has not noticed its end
+    bool restored = false;      ///< no message has come since the restart of the commit manager
   };
 
   Node& at(NodeId node);
-  uint64_t until(const Node& node) const { return node.heard_ns + granted_ns_; }
+  uint64_t until(const Node& node) const { return node.last_heard_ns + granted_ns_; }
 
   const uint64_t granted_ns_;
   std::vector<Node> nodes_;

@@ -1,4 +1,14 @@
-// Storage nodes: registration, leases, answers [R9, R10].
+// Storage nodes: registration, leases, replies, accepted losses [R9, leases of storage nodes; R10, cluster identity
+// and incarnations].
+//
+// A registration passes through these phases. The node serves under its earlier lease and catalog until the last one.
+//
+//   1. check_identity()           compares the histories. A node of another cluster or with a newer history is
+//                                 refused.
+//   2. apply_registration()       starts the lease, and notes the incarnation, which has to be stored.
+//   3. pending_registrations_     while the incarnation is being stored: a crash must not give its number twice.
+//   4. send_registration_reply()  tells catalog, fences, history and publication, all as they are stored. The node is
+//                                 in node_peers_ from now on, so it hears of every later change.
 #include <utility>
 
 #include "commit-manager/src/core/core_impl.h"
@@ -9,39 +19,41 @@ namespace loam::commit {
 Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::RegisterNode request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (peer.session != nullptr) return {StatusCode::kMalformed, "a client with a session registers as a storage node"};
+  if (peer.session != nullptr)
+    return {StatusCode::kMalformed, "a client with a session cannot register as a storage node"};
   if (peer.node.value != 0 && peer.register_sequence != sequence) {
-    return {StatusCode::kMalformed, "a storage node registers twice on one connection"};
+    return {StatusCode::kMalformed, "a storage node cannot register twice on one connection"};
   }
   if (peer.node.value != 0) {
-    if (!registering_.contains(peer.node)) tell_registered(peer, false);  // otherwise the answer will come
+    if (!pending_registrations_.contains(peer.node))
+      send_registration_reply(peer, false);  // otherwise the reply follows when the registration is stored
     return ok_status();
   }
-  if (Status status = identify(request); !status.ok()) {
+  if (Status status = check_identity(request); !status.ok()) {
     ++counts_.refused;
     send(peer, sequence, wire::Error{std::move(status)});
     return ok_status();
   }
   const auto registration = catalog_.register_node(request);
   if (registration.ok()) {
-    enter_node(peer, sequence, *registration);
+    apply_registration(peer, sequence, *registration);
     return ok_status();
   }
   ++counts_.refused;
-  if (Status full = room_to_wait(); !full.ok()) {
-    doom(peer, std::move(full), false);
+  if (Status full = check_deferred_replies(); !full.ok()) {
+    close_later(peer, std::move(full), false);
     return ok_status();
   }
   Buffer refusal;
   wire::encode_message(wire::Error{registration.status()}, sequence, refusal);
-  send_when_stored(peer.id, std::move(refusal));  // what it contradicts may not be stored yet
+  send_when_stored(peer.id, std::move(refusal));  // the refusal may depend on a registration that is not stored yet
   return ok_status();
 }
 
-/// Answers with the stored catalog. Changes that are not stored yet follow when they are.
-void Core::Impl::tell_registered(Peer& peer, bool entered) {
+/// Sends the stored catalog. Changes that are not stored yet follow when they are.
+void Core::Impl::send_registration_reply(Peer& peer, bool entered) {
   const NodeStatus& node = catalog_.node(peer.node);
-  wire::NodeRegistered registered;
+  wire::RegisterNodeReply registered;
   registered.node = peer.node;
   registered.incarnation = node.info.incarnation;
   registered.manager_epoch = options_.epoch;
@@ -52,42 +64,48 @@ void Core::Impl::tell_registered(Peer& peer, bool entered) {
   registered.history = history_;
   if (!restarting_) {
     make_publication(registered.publication);
-    republish_ = true;  // the others shall not stay behind, and this one shall acknowledge one
+    // The other nodes get it by a publication too. This node acknowledges that one: it acknowledges publications
+    // only.
+    republish_ = true;
   }
   send(peer, peer.register_sequence, registered);
-  if (restarting_ || !ended_.empty() || awaited_.sequence != 0 || raised_.sequence != 0) send_fence(peer.node);
+  if (restarting_ || !ended_.empty() || awaited_fence_.sequence != 0 || last_fence_.sequence != 0)
+    send_fence(peer.node);
   if (!entered) return;
-  informed_.insert(peer.node);
-  changes_.tell_again(peer.node);
+  synced_nodes_.insert(peer.node);
+  changes_.resend(peer.node);
 }
 
 /// A change of the tables or the shard map waits for the nodes whose leases run when it is made. A node that was
-/// unreachable then, and comes back before the change is stored, would never hear of it: it has to wait for the store.
-bool Core::Impl::can_tell_registered(NodeId node) const {
+/// unreachable then, and returns before the change is stored, would get a catalog without the change and never hear
+/// of it. Such a node has to wait for the store.
+bool Core::Impl::can_send_registration_reply(NodeId node) const {
   if (!stored_.has_registration(catalog_.node(node))) return false;
-  return informed_.contains(node) || stored_.told_revision == catalog_.told_revision();
+  return synced_nodes_.contains(node) || stored_.node_catalog_revision == catalog_.node_catalog_revision();
 }
 
-/// Its process has started anew, or connected anew, and the end of the old connection has not been seen yet.
+/// The process of the node has connected again, or a new process has started, before the commit manager has noticed
+/// the end of the old connection.
 void Core::Impl::close_earlier_connections(NodeId node) {
   const auto connected = node_peers_.find(node);
-  const auto registering = registering_.find(node);
-  if (connected == node_peers_.end() && registering == registering_.end()) return;
+  const auto registering = pending_registrations_.find(node);
+  if (connected == node_peers_.end() && registering == pending_registrations_.end()) return;
   Env::probe("manager.node.connected_anew");
   Peer& before = peers_.at(connected != node_peers_.end() ? connected->second : registering->second.peer);
   before.node = NodeId(0);
-  doom(before, {StatusCode::kUnavailable, "the storage node has registered over another connection"}, false);
+  close_later(before, {StatusCode::kUnavailable, "the storage node has registered over another connection"}, false);
   node_peers_.erase(node);
-  registering_.erase(node);
+  pending_registrations_.erase(node);
 }
 
-void Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration) {
+void Core::Impl::apply_registration(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration) {
   const NodeId id = registration.node;
   close_earlier_connections(id);
   peer.node = id;
   peer.register_sequence = sequence;
   leases_.registered(id, registration.new_start, now_ns_);
-  if (registration.new_start) known_by_.erase(id);
+  if (registration.new_start) acknowledged_publications_.erase(id);
+  // A loss that is being accepted: a registration with the decision stored confirms it; a new process is a new loss.
   const auto loss = losses_.find(id);
   if (loss != losses_.end() && (loss->second.sequence != 0 || registration.new_start)) {
     const auto done = std::move(loss->second.done);
@@ -95,44 +113,47 @@ void Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::R
     if (!catalog_.node(id).memory_lost) {
       when_stored(done);
     } else {
-      done({StatusCode::kUnavailable, "storage node " + std::to_string(id.value) +
-                                          " has started anew meanwhile; look at its state, and accept the loss again"});
+      done({StatusCode::kUnavailable,
+            "storage node " + std::to_string(id.value) +
+                " has been started again meanwhile; check its state, and accept the loss again"});
     }
   }
-  const bool dealt = catalog_.deal_shards();
+  const bool shards_assigned = catalog_.assign_shards();
   const NodeStatus& node = catalog_.node(id);
-  outbox_.note(
+  outbox_.log_event(
       "storage node " + std::to_string(id.value) + " at " + node.info.address +
       (registration.new_start ? " started as incarnation " : " came back as incarnation ") +
       std::to_string(node.info.incarnation.value) +
-      (node.memory_lost ? ": the records of its shards are lost, until that is accepted nobody gets at them" : "") +
-      (dealt ? ", shards dealt out" : ""));
-  if (durable_ == nullptr || (!dealt && can_tell_registered(id))) {
+      (node.memory_lost
+           ? ": the records of its shards are lost; requests for these shards are refused until the loss is accepted"
+           : "") +
+      (shards_assigned ? ", shards dealt out" : ""));
+  if (state_store_ == nullptr || (!shards_assigned && can_send_registration_reply(id))) {
     node_peers_[id] = peer.id;
-    tell_registered(peer, true);
+    send_registration_reply(peer, true);
   } else {
-    registering_[id] = {peer.id, state_number()};
+    pending_registrations_[id] = {peer.id, state_number()};
   }
-  if (dealt) changes_.shards_dealt(id);
+  if (shards_assigned) changes_.distribute_shard_map(id);
 }
 
 Status Core::Impl::renew_node(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::RenewNode request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (peer.node.value == 0) return {StatusCode::kMalformed, "a lease is renewed by a peer that is no storage node"};
+  if (peer.node.value == 0) return {StatusCode::kMalformed, "a peer that is no storage node cannot renew a lease"};
   leases_.renewed(peer.node, now_ns_);
-  send(peer, sequence, wire::NodeRenewed{history_.state, history_.log});
+  send(peer, sequence, wire::RenewNodeReply{history_.state, history_.log});
   return ok_status();
 }
 
-Status Core::Impl::node_answer(Peer& peer, const wire::Envelope& envelope, ByteReader& reader) {
+Status Core::Impl::handle_node_reply(Peer& peer, const wire::Envelope& envelope, ByteReader& reader) {
   if (peer.node.value == 0) {
     return {StatusCode::kMalformed, std::string(to_string(envelope.opcode)) + " from a peer that is no storage node"};
   }
-  if (envelope.opcode == wire::Opcode::kPublicationInstalled) {
-    wire::PublicationInstalled installed;
+  if (envelope.opcode == wire::Opcode::kPublishReply) {
+    wire::PublishReply installed;
     LOAM_RETURN_IF_ERROR(decode(reader, installed));
-    publication_installed(peer.node, installed);
+    handle_publication_ack(peer.node, installed);
     return ok_status();
   }
   if (envelope.sequence == 0 || envelope.sequence > last_sequence_) {
@@ -142,28 +163,28 @@ Status Core::Impl::node_answer(Peer& peer, const wire::Envelope& envelope, ByteR
     case wire::Opcode::kError: {
       wire::Error error;
       LOAM_RETURN_IF_ERROR(decode(reader, error));
-      if (error.status.ok()) return {StatusCode::kMalformed, "an error without an error"};
-      return node_error(peer, envelope.sequence, std::move(error.status));
+      if (error.status.ok()) return {StatusCode::kMalformed, "an error message without an error code"};
+      return handle_node_error(peer, envelope.sequence, std::move(error.status));
     }
-    case wire::Opcode::kFenceInstalled: {
-      wire::FenceInstalled installed;
+    case wire::Opcode::kFenceReply: {
+      wire::FenceReply installed;
       LOAM_RETURN_IF_ERROR(decode(reader, installed));
       LOAM_RETURN_IF_ERROR(leases_.acknowledge(peer.node, envelope.sequence));
       advance_fencing();
       return ok_status();
     }
-    case wire::Opcode::kLossAccepted: {
-      wire::LossAccepted accepted;
+    case wire::Opcode::kAcceptLossReply: {
+      wire::AcceptLossReply accepted;
       LOAM_RETURN_IF_ERROR(decode(reader, accepted));
-      return loss_accepted(peer.node, envelope.sequence, ok_status());
+      return finish_loss_acceptance(peer.node, envelope.sequence, ok_status());
     }
-    case wire::Opcode::kTableInstalled: {
-      wire::TableInstalled installed;
+    case wire::Opcode::kInstallTableReply: {
+      wire::InstallTableReply installed;
       LOAM_RETURN_IF_ERROR(decode(reader, installed));
       break;
     }
     default: {
-      wire::TableRemoved removed;
+      wire::RemoveTableReply removed;
       LOAM_RETURN_IF_ERROR(decode(reader, removed));
       break;
     }
@@ -172,31 +193,32 @@ Status Core::Impl::node_answer(Peer& peer, const wire::Envelope& envelope, ByteR
   return ok_status();
 }
 
-Status Core::Impl::node_error(Peer& peer, uint64_t sequence, Status error) {
+Status Core::Impl::handle_node_error(Peer& peer, uint64_t sequence, Status error) {
   if (changes_.awaits(sequence)) {
     changes_.acknowledge(peer.node, sequence, error);
     return ok_status();
   }
   if (const auto at = losses_.find(peer.node); at != losses_.end() && at->second.sequence == sequence) {
-    return loss_accepted(peer.node, sequence, std::move(error));
+    return finish_loss_acceptance(peer.node, sequence, std::move(error));
   }
-  if (leases_.was_told(peer.node, sequence)) {
+  if (leases_.fence_was_sent(peer.node, sequence)) {
     Env::probe("manager.node.refuses_fence");
-    // It cannot fence, so it must not go on: without the connection its lease runs out.
-    doom(peer, {error.code(), "the storage node refuses a fence: " + std::string(error.message())}, false);
+    // A node without the fence may execute writes of ended sessions. Without a connection its lease runs out.
+    close_later(peer, {error.code(), "the storage node refuses a fence: " + std::string(error.message())}, false);
   }
   return ok_status();
 }
 
-Status Core::Impl::loss_accepted(NodeId node, uint64_t sequence, Status outcome) {
+Status Core::Impl::finish_loss_acceptance(NodeId node, uint64_t sequence, Status outcome) {
   const auto at = losses_.find(node);
-  if (at == losses_.end() || at->second.sequence != sequence) return ok_status();  // a repetition
+  if (at == losses_.end() || at->second.sequence != sequence) return ok_status();  // a repeated reply
   const auto done = std::move(at->second.done);
   losses_.erase(at);
   if (outcome.ok()) {
     Env::probe("manager.node.loss_accepted");
-    catalog_.loss_told(node);
-    outbox_.note("storage node " + std::to_string(node.value) + " serves its shards, empty: the loss was accepted");
+    catalog_.finish_loss(node);
+    outbox_.log_event("storage node " + std::to_string(node.value) +
+                      " serves its shards, empty: the loss was accepted");
   }
   when_stored([done, outcome = std::move(outcome)](const Status& stored) { done(stored.ok() ? outcome : stored); });
   return ok_status();
@@ -212,7 +234,7 @@ void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
       return done({StatusCode::kInvalidArgument, who + " is live and has lost nothing"});
     case wire::NodeState::kUnreachable:
       return done({StatusCode::kUnavailable, who + " at " + catalog_.node(id).info.address +
-                                                 " cannot be reached: start it anew first, then accept the loss"});
+                                                 " cannot be reached: start it again first, then accept the loss"});
     case wire::NodeState::kLost:
       break;
   }
@@ -220,53 +242,57 @@ void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
   if (peer == nullptr || losses_.contains(id)) {
     return done(
         {StatusCode::kUnavailable,
-         who + (peer == nullptr ? " is not connected at the moment" : " is being told already") + "; try again"});
+         who + (peer == nullptr ? " is not connected at the moment" : " is already being told of the accepted loss") +
+             "; try again"});
   }
   losses_[id] = {0, std::move(done)};
-  decide_losses();
-  settle();
+  process_loss_acceptances();
+  run_deferred_work();
 }
 
-/// Of nodes whose earlier processes hold no lease any more: they could answer writes of transactions that begin later.
-/// Decided and stored before the node hears of it: what it then serves must not count as lost again after a restart.
-void Core::Impl::decide_losses() {
+/// Decides the accepted losses of nodes whose earlier incarnations hold no lease any more. Before that, an earlier
+/// process could still execute writes of transactions that begin after the decision. The decision is stored before
+/// the node hears of it: otherwise a restart could count records as lost that the node has accepted since then.
+void Core::Impl::process_loss_acceptances() {
   for (auto& [id, loss] : losses_) {
     Peer* peer = peer_of(id);
     if (loss.sequence != 0 || peer == nullptr || !leases_.earlier_over(id, now_ns_)) continue;
-    // A transaction that has written there may not be committed in part.
-    lost_up_to_ = transactions_.last_id();
+    // Any id given out so far may have written lost records; a commit of it would be partial (R9).
+    uncommittable_up_to_ = transactions_.last_id();
     catalog_.accept_loss(id);
-    changes_.damage_indexes();
+    changes_.mark_indexes_damaged();
     loss.sequence = next_sequence();
     Buffer message;
     wire::encode_message(wire::AcceptLoss{}, loss.sequence, message);
-    // Sessions that end before the node hears of it have nothing there; those that end later may.
+    // Sessions that have ended by now have no intents at the new process, which has served no request. Sessions that
+    // end later may have some.
     when_stored([this, node = id](const Status& stored) {
-      if (stored.ok()) nothing_left_at(node);
+      if (stored.ok()) mark_node_recovered(node);
     });
     send_when_stored(peer->id, std::move(message));
   }
 }
 
-/// A node that loses its lease loses the connection too, because only a registration brings it everything that it has
+/// A node that loses its lease loses its connection too: only a registration brings it all changes that it has
 /// missed.
 void Core::Impl::expire_nodes(uint64_t now_ns) {
-  for (const auto& [node, registering] : registering_) leases_.renewed(node, now_ns);  // they wait for the disk
+  for (const auto& [node, registering] : pending_registrations_)
+    leases_.renewed(node, now_ns);  // these nodes wait for the disk of the commit manager
   for (const NodeId id : leases_.expire(now_ns)) {
     Env::probe("manager.node.lease_expired");
     ++counts_.node_leases_expired;
     catalog_.node_unreachable(id);
-    informed_.erase(id);
+    synced_nodes_.erase(id);
     changes_.stop_awaiting(id);
-    outbox_.note("storage node " + std::to_string(id.value) + " is unreachable: its lease ran out");
+    outbox_.log_event("storage node " + std::to_string(id.value) + " is unreachable: its lease ran out");
     if (const auto loss = losses_.find(id); loss != losses_.end()) {
       const auto done = std::move(loss->second.done);
       losses_.erase(loss);
       done({StatusCode::kUnknownOutcome, "storage node " + std::to_string(id.value) +
-                                             " cannot be reached any more; look at its state when it is back"});
+                                             " cannot be reached any more; check its state when it is back"});
     }
     if (Peer* peer = peer_of(id); peer != nullptr) {
-      doom(*peer, {StatusCode::kUnavailable, "its lease ran out; register again"}, false);
+      close_later(*peer, {StatusCode::kUnavailable, "its lease ran out; register again"}, false);
     }
   }
 }

@@ -4,7 +4,7 @@
 
 namespace loam::commit {
 
-OpenSnapshots::Slot OpenSnapshots::take(Version base, Version high, std::span<const Version> open, uint64_t now_ns) {
+OpenSnapshots::Slot OpenSnapshots::add(Version base, Version high, std::span<const Version> open, uint64_t now_ns) {
   const size_t bytes = open.size_bytes();
   const size_t kept = free_.empty() ? 0 : entries_[free_.back()].reserved_bytes;
   if (bytes > kept && !make_room(bytes - kept)) return kNone;
@@ -30,14 +30,15 @@ OpenSnapshots::Slot OpenSnapshots::take(Version base, Version high, std::span<co
   return slot;
 }
 
-void OpenSnapshots::hold(Slot slot, uint32_t writers, uint32_t readers) {
+void OpenSnapshots::acquire(Slot slot, uint32_t writers, uint32_t readers) {
   entries_[slot].writers += writers;
   entries_[slot].readers += readers;
 }
 
 bool OpenSnapshots::release(Slot slot, uint32_t writers, uint32_t readers) {
   Entry& entry = entries_[slot];
-  LOAM_CHECK(entry.writers >= writers && entry.readers >= readers, "a snapshot is released as often as it was held");
+  LOAM_CHECK(entry.writers >= writers && entry.readers >= readers,
+             "a snapshot is released at most as often as it was acquired");
   entry.writers -= writers;
   entry.readers -= readers;
   if (entry.writers != 0 || entry.readers != 0) return false;
@@ -55,7 +56,7 @@ void OpenSnapshots::unlink(Slot slot) {
 
 bool OpenSnapshots::make_room(size_t bytes) {
   if (memory_bytes_ + bytes <= max_bytes_) return true;
-  // Give back what free slots keep, but for the one that is about to be used.
+  // Free the memory of all free slots except the last one, which the caller is about to use.
   for (size_t i = 0; i + 1 < free_.size(); ++i) {
     Entry& entry = entries_[free_[i]];
     memory_bytes_ -= entry.reserved_bytes;
@@ -71,9 +72,10 @@ void OpenSnapshots::check_invariants() const {
   for (Slot at = oldest_, before = kNone; at != kNone; before = at, at = entries_[at].next) {
     const Entry& entry = entries_[at];
     LOAM_CHECK(entry.previous == before, "the list is linked both ways");
-    LOAM_CHECK(entry.writers + entry.readers > 0, "somebody holds every open snapshot");
-    LOAM_CHECK(entry.snapshot.open().size_bytes() <= entry.reserved_bytes, "its memory is counted");
-    LOAM_CHECK(before == kNone || entry.snapshot.sees_all_of(entries_[before].snapshot), "snapshots only grow");
+    LOAM_CHECK(entry.writers + entry.readers > 0, "every open snapshot has a holder");
+    LOAM_CHECK(entry.snapshot.open().size_bytes() <= entry.reserved_bytes, "the memory of its ids is counted");
+    LOAM_CHECK(before == kNone || entry.snapshot.sees_all_of(entries_[before].snapshot),
+               "each snapshot sees all that earlier ones see");
     ++count;
   }
   for (const Entry& entry : entries_) bytes += entry.reserved_bytes;

@@ -1,4 +1,4 @@
-// The snapshots that somebody still reads through, oldest first.
+// The open snapshots of all sessions, oldest first.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace loam::commit {
 
-/// List of different open snapshots in the order in which they were taken, each counted by its holders.
+/// The distinct open snapshots in the order in which they were taken, each with the number of its holders.
 ///
-/// Because ids only ever finish, each snapshot sees all that the ones before it see: the list is ordered by inclusion,
-/// and the first one's base is the lowest of all.
+/// Ids only move from open to finished, so each snapshot sees all that earlier ones see. The list is therefore
+/// ordered by inclusion, and the first entry has the lowest base.
 ///
-/// Entries live in slots that are used again with the memory of their open ids, so that taking a snapshot allocates
-/// nothing in the steady state. `max_bytes` bounds that memory. Owner: Transactions. One thread.
+/// Entries lie in slots. A free slot keeps the memory for open ids, so a new snapshot allocates nothing in the steady
+/// state. `max_bytes` bounds this memory. Owner: Transactions. One thread.
 class OpenSnapshots {
  public:
   using Slot = uint32_t;
@@ -25,27 +25,27 @@ class OpenSnapshots {
   struct Entry {
     Snapshot snapshot;
     uint64_t opened_ns = 0;
-    uint32_t writers = 0;  ///< open transactions that hold it
-    uint32_t readers = 0;  ///< registered read-only snapshots that hold it
-    size_t reserved_bytes = 0;
+    uint32_t writers = 0;       ///< open transactions and upgradable snapshots that hold it
+    uint32_t readers = 0;       ///< registered read-only snapshots that hold it
+    size_t reserved_bytes = 0;  ///< memory for open ids, counted against the limit
     Slot previous = kNone;
     Slot next = kNone;
   };
 
   explicit OpenSnapshots(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// Takes a snapshot that nobody holds yet; hold() it at once. kNone if its ids would exceed the memory limit.
-  /// `base`, `high` and `open` as in Snapshot::assign(); it sees all that the newest entry sees.
-  Slot take(Version base, Version high, std::span<const Version> open, uint64_t now_ns);
-  void hold(Slot slot, uint32_t writers, uint32_t readers);
-  /// Lets go; true if nobody holds the snapshot any longer: then the slot is free.
+  /// Adds a snapshot without a holder; the caller acquires it at once. kNone: its ids would exceed the memory limit.
+  /// `base`, `high` and `open` are as in Snapshot::assign(). The snapshot sees all that the newest entry sees.
+  Slot add(Version base, Version high, std::span<const Version> open, uint64_t now_ns);
+  void acquire(Slot slot, uint32_t writers, uint32_t readers);
+  /// Releases holders. True: no holder is left, and the slot is free.
   bool release(Slot slot, uint32_t writers, uint32_t readers);
 
   const Entry& entry(Slot slot) const { return entries_[slot]; }
   Slot oldest() const { return oldest_; }
   Slot newest() const { return newest_; }
   size_t size() const { return size_; }
-  /// Of the open ids, those kept for reuse included.
+  /// Memory for open ids, including that of free slots.
   size_t memory_bytes() const { return memory_bytes_; }
   void check_invariants() const;
 

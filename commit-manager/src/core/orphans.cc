@@ -1,4 +1,5 @@
-// Transactions whose sessions have ended, and those that are about to end theirs by their age.
+// Transactions and snapshots of ended sessions, and transactions that are too old [R8, completion by the owner,
+// recovery after the fence].
 #include <algorithm>
 
 #include "commit-manager/src/core/transactions.h"
@@ -6,20 +7,21 @@
 
 namespace loam::commit {
 
-void Transactions::keep_only(SessionId session, SessionLoad& load, uint64_t newest, std::span<const uint64_t> held) {
-  if (load.snapshots == held.size() && std::all_of(held.begin(), held.end(), [&](uint64_t number) {
-        const Registered* registered = number == 0 ? nullptr : registered_.find(number);
+void Transactions::release_all_except(SessionId session, SessionUsage& usage, uint64_t newest,
+                                      std::span<const uint64_t> held) {
+  if (usage.snapshots == held.size() && std::all_of(held.begin(), held.end(), [&](uint64_t number) {
+        const RegisteredSnapshot* registered = number == 0 ? nullptr : registered_snapshots_.find(number);
         return registered != nullptr && registered->session == session;
       })) {
-    return;  // what it names is what it has
+    return;  // the usual case: the client holds exactly the registered snapshots
   }
   std::vector<uint64_t> dropped;
-  for (uint64_t number = load.newest_snapshot; number != 0; number = registered_.find(number)->older) {
+  for (uint64_t number = usage.newest_snapshot; number != 0; number = registered_snapshots_.find(number)->older) {
     if (number > newest || std::binary_search(held.begin(), held.end(), number)) continue;
     Env::probe("manager.session.snapshot_dropped");
     dropped.push_back(number);
   }
-  release(session, load, dropped);
+  release(session, usage, dropped);
 }
 
 void Transactions::end_sessions(std::span<const SessionId> sessions, const OrphanVisitor& orphan) {
@@ -27,19 +29,19 @@ void Transactions::end_sessions(std::span<const SessionId> sessions, const Orpha
     if (transaction.orphaned || transaction.state != State::kOpen) return;
     if (!std::ranges::binary_search(sessions, transaction.session)) return;
     transaction.orphaned = true;
-    ++orphaned_open_;
+    ++orphaned_transactions_;
     orphan(transaction.session, TransactionId(transaction.id));
   });
 }
 
 void Transactions::drop_snapshots(std::span<const SessionId> sessions) {
   std::vector<uint64_t> numbers;
-  registered_.for_each([&](const Registered& registered) {
+  registered_snapshots_.for_each([&](const RegisteredSnapshot& registered) {
     if (std::ranges::binary_search(sessions, registered.session)) numbers.push_back(registered.id);
   });
   for (const uint64_t number : numbers) {
-    Registered* registered = registered_.find(number);
-    end_registered(registered);
+    RegisteredSnapshot* registered = registered_snapshots_.find(number);
+    unregister_snapshot(registered);
     changed_ = true;
   }
 }
@@ -65,8 +67,8 @@ void Transactions::mark_age(uint64_t now_ns) {
   age_marks_.push_back({now_ns, last_id_});
 }
 
-std::vector<SessionId> Transactions::overaged(uint64_t now_ns) {
-  // The youngest mark that is old enough speaks for all before it.
+std::vector<SessionId> Transactions::sessions_over_max_age(uint64_t now_ns) {
+  // Keep the youngest mark that is old enough: all ids up to it are too old.
   while (age_marks_.size() > 1 && now_ns - age_marks_[1].at_ns >= options_.max_transaction_age_ns) {
     age_marks_.pop_front();
   }

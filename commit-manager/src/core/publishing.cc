@@ -1,12 +1,12 @@
-// How Transactions sums the open snapshots up for the storage nodes (R13).
+// Publications: how Transactions summarizes the open snapshots for the storage nodes (R13, atomic publication).
 //
-// An old snapshot is listed exactly, so that nodes may collect what lies between two of them; the young ones, which
-// come and go faster than publications, share a floor. A floor is one number, and a transaction that stays open holds
-// the bases of all later snapshots down to its id: then the floor would keep everything since. So snapshots whose base
-// is older than the young are listed exactly too, as far as the publication's size allows.
+// A publication lists old snapshots exactly, so that nodes may collect versions that lie between two of them. Young
+// snapshots, which come and go faster than publications, share a floor. The floor is one number. A transaction that
+// stays open holds the bases of all later snapshots at its id, and a floor alone would then keep all versions since.
+// So snapshots whose base is old are listed exactly too, as far as the size of a publication allows.
 //
-// A commit whose record in the commit log is not on the disk yet counts as open: a node would otherwise drop intents
-// and old versions of a commit that a power cut takes back. So open snapshots may see what `later` does not.
+// A commit whose record is not on the disk yet counts as open. Otherwise a node would drop intents and old versions
+// of a commit that a power cut may undo. So an open snapshot may see a commit that `later` does not contain.
 #include <algorithm>
 
 #include "commit-manager/src/core/transactions.h"
@@ -36,25 +36,26 @@ size_t encoded_bytes(const Snapshot& snapshot) {
 
 }  // namespace
 
-void Transactions::move_marks(uint64_t now_ns) {
-  if (now_ns - mark_ns_ < options_.young_ns) return;
-  old_mark_ = next_mark_;
-  next_mark_ = last_id_;
-  mark_ns_ = now_ns;
+void Transactions::advance_age_bound(uint64_t now_ns) {
+  if (now_ns - id_bound_ns_ < options_.young_ns) return;
+  old_id_bound_ = next_id_bound_;
+  next_id_bound_ = last_id_;
+  id_bound_ns_ = now_ns;
 }
 
-/// Lists open snapshots from the oldest on; returns the first that is left to the floor, kNone if none is.
-OpenSnapshots::Slot Transactions::list_exactly(uint64_t now_ns, std::vector<OldSnapshot>& old) const {
+/// Lists open snapshots from the oldest on, and returns the first one that is left to the floor; kNone if there is
+/// none.
+OpenSnapshots::Slot Transactions::list_old_snapshots(uint64_t now_ns, std::vector<OldSnapshot>& old) const {
   size_t bytes = 0;
   for (OpenSnapshots::Slot at = snapshots_.oldest(); at != OpenSnapshots::kNone; at = snapshots_.entry(at).next) {
-    if (at == newest_) return OpenSnapshots::kNone;  // the last one: it sees all that later ones see
+    if (at == newest_) return OpenSnapshots::kNone;  // it sees all that later ones see, so `later` covers it
     const OpenSnapshots::Entry& entry = snapshots_.entry(at);
     const bool young = now_ns - entry.opened_ns < options_.young_ns;
-    const bool held_down = entry.snapshot.base().value < old_mark_;
+    const bool held_down = entry.snapshot.base().value < old_id_bound_;
     if (young && !held_down) return at;
     bytes += 1 + encoded_bytes(entry.snapshot);
     if (bytes > options_.max_publication_bytes || old.size() == kMaxOldSnapshots ||
-        Env::rare("manager.publication.full")) {
+        Env::buggify("manager.publication.full")) {
       Env::probe("manager.publication.cut");
       return at;
     }
@@ -65,13 +66,14 @@ OpenSnapshots::Slot Transactions::list_exactly(uint64_t now_ns, std::vector<OldS
 }
 
 void Transactions::publish(uint64_t now_ns, Publication& publication) {
-  move_marks(now_ns);
+  advance_age_bound(now_ns);
   VisibleNow now = durable_now();
   publication.number = ++publication_number_;
   publication.cm_epoch = options_.epoch;
   Version high(finished_);
   if (now.open.size() > kMaxOpenIds) {
-    // The disk of the commit log is behind by more commits than a snapshot names: what lies above waits.
+    // More commits are unflushed than a snapshot can name. A lower `high` is safe: the ids above it wait for a later
+    // publication.
     Env::probe("manager.publication.names_too_many");
     high = Version(now.open[kMaxOpenIds].value - 1);
     now.open = now.open.first(kMaxOpenIds);
@@ -79,11 +81,11 @@ void Transactions::publish(uint64_t now_ns, Publication& publication) {
   const Status assigned = publication.later.assign(now.base, high, now.open);
   LOAM_CHECK(assigned.ok(), "the open set is ascending and within its limit");
   publication.old.clear();
-  const OpenSnapshots::Slot young = list_exactly(now_ns, publication.old);
+  const OpenSnapshots::Slot young = list_old_snapshots(now_ns, publication.old);
   publication.young_open = young != OpenSnapshots::kNone;
   publication.floor = publication.later.base();
   if (publication.young_open) publication.floor = std::min(publication.floor, snapshots_.entry(young).snapshot.base());
-  // What the floor covers need not be listed.
+  // Snapshots that the floor covers need not be listed.
   while (publication.young_open && !publication.old.empty() &&
          publication.old.back().snapshot.base() >= publication.floor) {
     publication.old.pop_back();

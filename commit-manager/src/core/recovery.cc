@@ -1,4 +1,18 @@
-// What the recoverer is told and tells [R8], and the restart of the commit manager [R11].
+// The tasks of the recoverer and its reports [R8, completion by the owner, recovery after the fence], and the restart
+// of the commit manager [R11, commit log and restart of the commit manager].
+//
+// The phases of a restart:
+//
+//   1. Impl::Impl()                   The core takes the stored state and the log. The next epoch, ids and sessions
+//                                     are above everything that an earlier epoch may have given out. `restart_fence_`
+//                                     fences all earlier sessions. `restarting_` refuses begins.
+//   2. first on_timer()               stores the new epoch. No session or node is admitted before that.
+//   3. unreported_ becomes empty      Every node with shards has reported its history (identity.cc), so this state is
+//                                     the newest of the cluster. Nodes register and get the fence.
+//   4. recovery_tasks()               returns one task, when every node with shards is connected and has acknowledged
+//                                     the fence. From now on no write of an earlier epoch can appear.
+//   5. finish_restart_if_recovered()  Every intent that the log does not name is undone, so all ids of earlier epochs
+//                                     are complete. Begins are answered, and the first publication goes out.
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +34,7 @@ CoreOptions continued(CoreOptions options, const std::optional<DurableState>& be
   return options;
 }
 
-/// `options` are those of this start.
+/// Returns the history with the epoch of this start; `options` are those of this start.
 wire::ClusterHistory continued_history(const CoreOptions& options, const std::optional<DurableState>& before) {
   wire::ClusterHistory history;
   if (before.has_value()) history = before->history;
@@ -30,8 +44,8 @@ wire::ClusterHistory continued_history(const CoreOptions& options, const std::op
   return history;
 }
 
-std::optional<DurableState> read_state(const Durable* durable, Bytes state) {
-  if (durable == nullptr || state.empty()) return std::nullopt;
+std::optional<DurableState> read_state(const StateStore* state_store, Bytes state) {
+  if (state_store == nullptr || state.empty()) return std::nullopt;
   Result<DurableState> before = decode_state(state);
   LOAM_CHECK(before.ok(), "the state has passed check_state()");
   return std::move(before).value();
@@ -39,51 +53,52 @@ std::optional<DurableState> read_state(const Durable* durable, Bytes state) {
 
 }  // namespace
 
-Core::Core(const CoreOptions& options, Outbox& outbox, Durable* durable, Bytes state, CommitLog* log,
-           const CommitLogContents& logged)
-    : impl_(std::make_unique<Impl>(options, outbox, durable, read_state(durable, state), log, logged)) {}
+Core::Core(const CoreOptions& options, Outbox& outbox, StateStore* state_store, Bytes state, CommitLog* log,
+           const CommitLogContents& log_contents)
+    : impl_(std::make_unique<Impl>(options, outbox, state_store, read_state(state_store, state), log, log_contents)) {}
 Core::~Core() = default;
 
 Status Core::check_state(Bytes state) { return state.empty() ? ok_status() : decode_state(state).status(); }
 
-Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
-                 const std::optional<DurableState>& before, CommitLog* log, const CommitLogContents& logged)
+Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, StateStore* state_store,
+                 const std::optional<DurableState>& before, CommitLog* log, const CommitLogContents& log_contents)
     : options_(continued(options, before)),
       outbox_(outbox),
       catalog_(options_),
       changes_(catalog_, *this),
       transactions_(options_),
-      kept_answers_(options_.max_kept_answer_bytes),
+      reply_budget_(options_.max_retained_reply_bytes),
       last_session_(options_.first_session.value - 1),
       leases_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
       log_(log),
-      log_end_(logged.end),
-      log_progress_{logged.end, logged.end},
-      log_ranges_(logged.committed.size()),
+      log_end_(log_contents.end),
+      log_progress_{log_contents.end, log_contents.end},
+      log_ranges_(log_contents.committed.size()),
       history_(continued_history(options_, before)),
-      durable_(durable),
+      state_store_(state_store),
       node_lease_ns_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
       transaction_bound_(options_.first_transaction.value - 1 + options_.ids_ahead),
       session_bound_(last_session_ + options_.ids_ahead) {
   if (before.has_value()) {
     catalog_.restore(*before);
     leases_.restored(before->nodes.size());
-    restarting_ = catalog_.dealt();  // without shards no transaction can have left anything
+    restarting_ = catalog_.shards_assigned();  // without shards no transaction can have written anything
     for (const NodeStatus& node : catalog_.nodes()) {
       if (node.shards != 0) unreported_.insert(node.info.id);
     }
-    committed_before_ = std::make_shared<std::vector<IdRange>>(logged.committed);
+    committed_before_ = std::make_shared<std::vector<IdRange>>(log_contents.committed);
     restart_fence_ = next_sequence();
-    raised_ = {restart_fence_, {{SessionId(last_session_), {}}, ++lost_, 0}};
+    last_fence_ = {restart_fence_, {{SessionId(last_session_), {}}, ++lost_, 0}};
   }
-  committed_.restore(logged, 0);
+  committed_.restore(log_contents, 0);
   history_.log = log_end_;
-  unsaved_ = durable_ != nullptr;  // stored by the first call of on_time()
+  unsaved_ = state_store_ != nullptr;  // the first on_timer() stores it
 }
 
-/// Gives what has changed to the disk, unless another state is on its way there. True: it is stored already.
+/// Starts to store all changes, unless another state is being stored. True: the store has ended at once with success,
+/// so the caller looks for further changes.
 bool Core::Impl::save() {
-  if (durable_ == nullptr || storing_.has_value() || !durable_status_.ok()) return false;
+  if (state_store_ == nullptr || storing_.has_value() || !durable_status_.ok()) return false;
   if (state_number() == stored_.number) return false;
   DurableState state;
   catalog_.save(state);
@@ -100,26 +115,26 @@ bool Core::Impl::save() {
                          .catalog = catalog_.catalog(true),
                          .pending = catalog_.pending_tables(),
                          .nodes = catalog_.nodes(),
-                         .told_revision = catalog_.told_revision()};
-  const std::optional<Status> outcome = durable_->store(state_);
+                         .node_catalog_revision = catalog_.node_catalog_revision()};
+  const std::optional<Status> outcome = state_store_->store(state_);
   if (outcome.has_value()) finish_store(*outcome);
   return outcome.has_value() && outcome->ok();
 }
 
-SessionId Core::Impl::open_recoverer(uint64_t now_ns) {
+SessionId Core::Impl::open_recoverer_session(uint64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
   if (recoverer_.value != 0) {
     Env::probe("manager.recovery.recoverer_replaced");
     EndedSession& before = ended_[recoverer_];
     before.client_name = "recoverer";
-    before.why = "another recoverer has taken over";
+    before.why = "another recoverer has replaced it";
     before.ended_ns = now_ns_;
     ++fencing_;
     ++lost_;
     fence_due_ = true;
   }
   recoverer_ = durable_status_.ok() ? next_session() : SessionId(0);
-  settle();
+  run_deferred_work();
   return durable_status_.ok() ? recoverer_ : SessionId(0);
 }
 
@@ -131,27 +146,28 @@ std::vector<NodeId> Core::Impl::nodes_with_shards() const {
   return nodes;
 }
 
-/// A live node holds a lease, so it counts as fenced only when it has acknowledged the fence.
-bool Core::Impl::may_ask(NodeId node, uint64_t fence) const {
+/// A live node holds a lease, so leases_.fenced() is true only if the node has acknowledged the fence.
+bool Core::Impl::can_recover_at(NodeId node, uint64_t fence) const {
   return node_peers_.contains(node) && catalog_.node(node).info.state == wire::NodeState::kLive &&
          leases_.fenced(node, fence, now_ns_);
 }
 
 std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
   std::vector<RecoveryTask> tasks;
-  if (!may_serve().ok() || !durable_status_.ok()) return tasks;
+  if (!serving_status().ok() || !durable_status_.ok()) return tasks;
   const std::vector<NodeId> all = nodes_with_shards();
   if (restarting_) {
-    // One after the other would meet index changes whose records another node has reverted already; all are there.
+    // One task for all nodes, because recovery undoes index changes before records (R27, index entries). Node by
+    // node, it would undo index changes of one node after another node has reverted the records.
     RecoveryTask task;
     for (const NodeId node : all) {
-      if (restart_undone_.contains(node)) continue;
-      if (!may_ask(node, restart_fence_)) return tasks;
+      if (restart_recovered_nodes_.contains(node)) continue;
+      if (!can_recover_at(node, restart_fence_)) return tasks;
       task.nodes.push_back(node);
     }
     if (!leases_.fenced_everywhere(restart_fence_, now_ns_)) return tasks;
     task.committed = committed_before_;
-    task.last_of_earlier = TransactionId(options_.first_transaction.value - 1);
+    task.last_id_of_earlier_epochs = TransactionId(options_.first_transaction.value - 1);
     tasks.push_back(std::move(task));
     return tasks;
   }
@@ -159,7 +175,7 @@ std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
     if (ended.aborted->empty() || ended.fence == 0) continue;
     RecoveryTask task{session, ended.aborted, {}, {}, {}};
     for (const NodeId node : all) {
-      if (!ended.undone.contains(node) && may_ask(node, ended.fence)) task.nodes.push_back(node);
+      if (!ended.recovered_nodes.contains(node) && can_recover_at(node, ended.fence)) task.nodes.push_back(node);
     }
     if (task.nodes.empty()) continue;
     tasks.push_back(std::move(task));
@@ -168,60 +184,62 @@ std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
   return tasks;
 }
 
-/// A node that has been started anew since the task was given may have been asked when its intents were gone already:
-/// it counts when its loss is accepted.
-void Core::Impl::recovered(const RecoveryTask& task, uint64_t now_ns) {
+/// A node whose process was replaced since the task was given may have answered with an empty list of intents. So
+/// it does not count here; it counts when its loss is accepted.
+void Core::Impl::complete_recovery(const RecoveryTask& task, uint64_t now_ns) {
   if (!durable_status_.ok()) return;
   now_ns_ = std::max(now_ns_, now_ns);
-  const auto count_nodes = [&](std::set<NodeId>& undone) {
+  const auto count_nodes = [&](std::set<NodeId>& recovered_nodes) {
     for (const NodeId node : task.nodes) {
-      if (catalog_.known(node) && !catalog_.node(node).memory_lost) undone.insert(node);
+      if (catalog_.known(node) && !catalog_.node(node).memory_lost) recovered_nodes.insert(node);
     }
   };
   if (task.session == SessionId()) {
     if (!restarting_) return;
-    count_nodes(restart_undone_);
-    end_restart();
+    count_nodes(restart_recovered_nodes_);
+    finish_restart_if_recovered();
   } else if (const auto at = ended_.find(task.session); at != ended_.end()) {
-    count_nodes(at->second.undone);
-    leave_if_done(at);
+    count_nodes(at->second.recovered_nodes);
+    remove_if_recovered(at);
   }
-  settle();
+  run_deferred_work();
 }
 
-void Core::Impl::nothing_left_at(NodeId node) {
+/// Sessions that end later are not marked: they may write to the new process before they end.
+void Core::Impl::mark_node_recovered(NodeId node) {
   if (restarting_) {
-    restart_undone_.insert(node);
-    end_restart();
+    restart_recovered_nodes_.insert(node);
+    finish_restart_if_recovered();
   }
   for (auto at = ended_.begin(); at != ended_.end();) {
     const auto next = std::next(at);
-    at->second.undone.insert(node);
-    leave_if_done(at);
+    at->second.recovered_nodes.insert(node);
+    remove_if_recovered(at);
     at = next;
   }
 }
 
-void Core::Impl::end_restart() {
+void Core::Impl::finish_restart_if_recovered() {
   for (const NodeId node : nodes_with_shards()) {
-    if (!restart_undone_.contains(node)) return;
+    if (!restart_recovered_nodes_.contains(node)) return;
   }
   restarting_ = false;
   committed_before_.reset();
   Env::probe("manager.recovery.restarted");
   republish_ = true;
-  outbox_.note("everything of earlier epochs is recovered; begins are answered from now on");
+  outbox_.log_event("all sessions of earlier epochs are recovered; begins are answered from now on");
 }
 
-bool Core::Impl::worth_a_sweep(uint64_t lost, uint64_t closed) const {
-  return (lost > swept_lost_ || closed - swept_closed_ >= options_.closed_to_sweep) && catalog_.has_indexes();
+bool Core::Impl::needs_sweep(uint64_t lost, uint64_t closed) const {
+  return (lost > swept_lost_ || closed - swept_closed_ >= options_.sweep_after_closed_sessions) &&
+         catalog_.has_indexes();
 }
 
 const FencedSessions* Core::Impl::sweep_due() const {
-  return worth_a_sweep(fenced_.lost, fenced_.closed) && !restarting_ && may_serve().ok() ? &fenced_ : nullptr;
+  return needs_sweep(fenced_.lost, fenced_.closed) && !restarting_ && serving_status().ok() ? &fenced_ : nullptr;
 }
 
-void Core::Impl::swept(const FencedSessions& sessions) {
+void Core::Impl::complete_sweep(const FencedSessions& sessions) {
   swept_lost_ = sessions.lost;
   swept_closed_ = sessions.closed;
 }

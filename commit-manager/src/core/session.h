@@ -1,4 +1,4 @@
-// A client process's registration, while it lasts and after its end.
+// Sessions of clients: open ones, and ended ones that are not recovered yet.
 #pragma once
 
 #include <cstdint>
@@ -16,48 +16,59 @@
 
 namespace loam::commit {
 
-/// One open session (R3): the unit of idempotence, of ownership (R8), of lease and fence. It outlives its connections.
-/// Owner: Core, in a map whose entries do not move. Ends when it is closed, or as an EndedSession.
+/// One open session of a client process. It is the unit of idempotence (R3, idempotent requests within a session), of
+/// ownership of transactions (R8, completion by the owner, recovery after the fence), of lease and of fence. It
+/// outlives its connections.
+///
+/// Owner: Core, in a map whose entries do not move. An orderly close removes it. Any other end makes an EndedSession.
 struct Session {
   explicit Session(wire::ReplyBudget& answers) : window(wire::kManagerReplyWindow, &answers) {}
 
   SessionId id;
-  PeerId peer;  ///< its newest connection; 0 while it has none
+  PeerId peer;  ///< its newest connection; 0: not connected
   std::string client_name;
-  uint64_t open_sequence = 0;  ///< of the OpenSession, which may be repeated
-  uint64_t heard_ns = 0;       ///< its lease counts from here
-  SessionLoad load;
+  uint64_t open_sequence = 0;  ///< sequence of its OpenSession, which the client may repeat
+  uint64_t last_heard_ns = 0;  ///< time of the last message; the lease counts from here
+  SessionUsage usage;
   wire::ReplyWindow window;
 };
 
-/// What the window of a session keeps of a Begun whose snapshot is large: the rest is made again from the open
-/// snapshot, which is held as long as the client can ask for the answer, since only this client completes or releases
-/// what it names.
-struct BegunReference {
-  uint64_t first_id = 0;  ///< 0: no id
+/// The entry of a reply window for a BeginReply whose snapshot is large. rebuild_begin_reply() makes the reply again
+/// from the open snapshot. The snapshot stays open as long as the client may repeat the request, because only this
+/// client completes or releases what the reply names.
+struct BeginReplyReference {
+  uint64_t first_id = 0;  ///< 0: the reply has no id
   uint64_t snapshot_number = 0;
   uint64_t upgradable_number = 0;
   uint64_t seen_by_all = 0;
   uint64_t durable = 0;
   uint64_t catalog_version = 0;
 };
-static_assert(sizeof(BegunReference) <= wire::kManagerReplyWindow.small_bytes());
-static_assert(std::is_trivially_copyable_v<BegunReference>);
+static_assert(sizeof(BeginReplyReference) <= wire::kManagerReplyWindow.small_bytes());
+static_assert(std::is_trivially_copyable_v<BeginReplyReference>);
 
-/// A session that has ended, and what recovery has to undo of it [R7, R8].
+/// A session that has ended in any other way than an orderly close, until recovery has undone its transactions [R7,
+/// fence barrier; R8].
 ///
 ///     fencing ── every node has acknowledged `fence`, or has no lease ──▶ recovering ── every node is done ──▶ gone
 ///
-/// A node's part is handed to recovery as soon as that node has acknowledged the fence. Owner: Core.
+/// * fencing: some storage node may still execute writes of the session. The recoverer already works at each node
+///   that has acknowledged the fence. The snapshots of the session stay open.
+/// * recovering: no storage node executes writes of the session any more. The snapshots are released. The
+///   transactions stay open until the recoverer has undone them at every node with shards.
+/// * gone: the transactions are finished as aborted, and the entry is removed. A session without aborted transactions
+///   goes as soon as it is fenced everywhere.
+///
+/// Owner: Core.
 struct EndedSession {
   std::string client_name;
   std::string why;
   uint64_t ended_ns = 0;
-  uint64_t fence = 0;  ///< sequence of the first Fence that names it; 0: not sent yet
+  uint64_t fence = 0;  ///< sequence of the first Fence that covers the session; 0: not sent yet
   bool fenced_everywhere = false;
-  /// Its transactions that were not accepted as committed when it ended: they are aborted. Ascending.
+  /// Its transactions that were not accepted as committed when it ended, ascending. They are aborted.
   std::shared_ptr<const std::vector<TransactionId>> aborted = std::make_shared<std::vector<TransactionId>>();
-  std::set<NodeId> undone;  ///< nodes where nothing of `aborted` is left
+  std::set<NodeId> recovered_nodes;  ///< nodes at which no intent of `aborted` is left to undo
 };
 
 }  // namespace loam::commit

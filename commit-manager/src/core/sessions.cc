@@ -1,4 +1,5 @@
-// Sessions: opening, resuming, renewing and ending them [R3, R8, docs/architecture.md].
+// Sessions: how clients open, resume, renew and close them, and how they end [R3, idempotent requests within a
+// session; R8, completion by the owner, recovery after the fence; docs/architecture.md].
 #include <algorithm>
 #include <utility>
 
@@ -9,11 +10,11 @@ namespace loam::commit {
 
 namespace {
 
-/// Allowance for late messages of a session: added to its lease, but at most an eighth of it. Safety does not depend on
-/// it.
+/// Allowance for late messages of a session, which is added to its lease; at most an eighth of the lease. Safety does
+/// not depend on it, because the fence protects the storage nodes.
 constexpr uint64_t kLateNs = 25'000'000;
 
-/// A client's name without control characters, for log lines and lists.
+/// Returns a client's name without control characters, for log lines and lists.
 std::string printable(const std::string& name) {
   std::string text = name;
   std::replace_if(
@@ -21,6 +22,7 @@ std::string printable(const std::string& name) {
   return text;
 }
 
+/// Returns the time after which a client may repeat a request that got this code; 0: no advice.
 uint64_t retry_after(StatusCode code) {
   if (code == StatusCode::kOverloaded) return kRetryOverloadedNs;
   return code == StatusCode::kUnavailable ? kRetryUnavailableNs : 0;
@@ -31,9 +33,9 @@ uint64_t retry_after(StatusCode code) {
 Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::OpenSession request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (peer.node.value != 0) return {StatusCode::kMalformed, "a storage node opens no session on its connection"};
+  if (peer.node.value != 0) return {StatusCode::kMalformed, "a storage node cannot open a session on its connection"};
   if (peer.session != nullptr && peer.session->open_sequence != sequence && peer.session->id != request.resume) {
-    return {StatusCode::kMalformed, "a connection has one session, and this one has one already"};
+    return {StatusCode::kMalformed, "a connection has at most one session, and this one has a session already"};
   }
   if (peer.session == nullptr) {
     Status status = check_cluster(request);
@@ -45,14 +47,14 @@ Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reade
       return ok_status();
     }
     peer.open_refused = false;
-    peer.ended = SessionId(0);
+    peer.ended_session = SessionId(0);
   }
   Session& session = *peer.session;
   session.open_sequence = sequence;
-  session.heard_ns = now_ns_;
+  session.last_heard_ns = now_ns_;
   send(peer, sequence,
-       wire::SessionOpened{session.id, options_.epoch, admin_address_, shown_catalog(false), options_.client_lease_ns,
-                           history_.cluster});
+       wire::OpenSessionReply{session.id, options_.epoch, admin_address_, shown_catalog(false),
+                              options_.client_lease_ns, history_.cluster});
   return ok_status();
 }
 
@@ -70,15 +72,15 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
             "open session: the cluster is starting: " + std::to_string(catalog_.reachable_nodes()) + " of " +
                 std::to_string(options_.initial_nodes) + " storage nodes have registered; try again"};
   }
-  LOAM_RETURN_IF_ERROR(may_serve());
+  LOAM_RETURN_IF_ERROR(serving_status());
   const SessionId id = next_session();
   if (id == SessionId()) {
     Env::probe("manager.session.waits_for_disk");
     return {StatusCode::kUnavailable,
-            "open session: the disk of the commit manager does not answer, and it has reserved no more numbers of "
-            "sessions there; try again"};
+            "open session: the disk of the commit manager does not answer, and no session number is reserved there any "
+            "more; try again"};
   }
-  Session& session = sessions_.try_emplace(id, kept_answers_).first->second;
+  Session& session = sessions_.try_emplace(id, reply_budget_).first->second;
   session.id = id;
   session.peer = peer.id;
   session.client_name = printable(request.client_name);
@@ -87,15 +89,15 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
   return ok_status();
 }
 
-/// The newest connection speaks for the session; the one before is closed.
+/// Moves the session to the newest connection and closes the previous one.
 Status Core::Impl::resume(Peer& peer, const wire::OpenSession& request) {
   const auto at = request.manager_epoch == options_.epoch ? sessions_.find(request.resume) : sessions_.end();
   if (at == sessions_.end()) {
     Env::probe("manager.session.resumed_too_late");
-    peer.ended = request.resume;  // what the client has sent behind this is refused in the same way
+    peer.ended_session = request.resume;  // requests that the client has sent behind this get kFenced too
     return {StatusCode::kFenced, "session " + std::to_string(request.resume.value) + " of epoch " +
                                      std::to_string(request.manager_epoch) +
-                                     " has ended; open another one, and ask what became of its commits"};
+                                     " has ended; open another one, and ask for the outcomes of its commits"};
   }
   Session& session = at->second;
   Env::probe("manager.session.resumed");
@@ -103,8 +105,8 @@ Status Core::Impl::resume(Peer& peer, const wire::OpenSession& request) {
     Env::probe("manager.session.connected_anew");
     Peer& before = peers_.at(session.peer);
     before.session = nullptr;
-    before.ended = session.id;
-    doom(before, {StatusCode::kUnavailable, "its session goes on over another connection"}, false);
+    before.ended_session = session.id;
+    close_later(before, {StatusCode::kUnavailable, "its session continues over another connection"}, false);
   }
   session.peer = peer.id;
   peer.session = &session;
@@ -117,8 +119,8 @@ Status Core::Impl::renew_session(Session& session, ByteReader& reader, uint64_t 
   if (std::adjacent_find(renew_.held.begin(), renew_.held.end(), std::greater_equal<>()) != renew_.held.end()) {
     return {StatusCode::kMalformed, "the snapshots that a renewal names do not ascend"};
   }
-  transactions_.keep_only(session.id, session.load, renew_.newest, renew_.held);
-  send(peers_.at(session.peer), sequence, wire::SessionRenewed{shown_version()});
+  transactions_.release_all_except(session.id, session.usage, renew_.newest, renew_.held);
+  send(peers_.at(session.peer), sequence, wire::RenewSessionReply{shown_version()});
   return ok_status();
 }
 
@@ -126,27 +128,29 @@ Status Core::Impl::close_session(Session& session, ByteReader& reader, uint64_t 
   wire::CloseSession request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   Peer& peer = peers_.at(session.peer);
-  if (session.load.open != 0) {
+  if (session.usage.open != 0) {
     Env::probe("manager.session.given_up");
     end_session(session, "given up by its client");
   } else {
-    // Later fences name this session too, but recovery need not wait for one: every request of the session is answered.
-    // A fence only lets the nodes free its reply windows.
-    transactions_.keep_only(session.id, session.load, UINT64_MAX, {});
+    // An orderly close: the client has the reply to every request of the session, so no write can come late, and
+    // there is nothing to recover. Later fences name this session too, but only so that the nodes free its reply
+    // windows.
+    transactions_.release_all_except(session.id, session.usage, UINT64_MAX, {});
     drop_session(session);
     ++closed_;
     if (closed_unfenced_++ == 0) closed_since_ns_ = now_ns_;
     fence_due_ |= closed_unfenced_ >= kMaxClosedUnfenced;
   }
-  send(peer, sequence, wire::SessionClosed{});
+  send(peer, sequence, wire::CloseSessionReply{});
   return ok_status();
 }
 
+/// Phase 1 of fencing.cc. The session leaves sessions_ now, so the core refuses its completions from here on.
 void Core::Impl::end_session(Session& session, std::string why) {
   ++counts_.sessions_lost;
   ++lost_;
-  outbox_.note("session " + std::to_string(session.id.value) + " (" + session.client_name + ") ended with " +
-               std::to_string(session.load.open) + " open transactions: " + why);
+  outbox_.log_event("session " + std::to_string(session.id.value) + " (" + session.client_name + ") ended with " +
+                    std::to_string(session.usage.open) + " open transactions: " + why);
   EndedSession& ended = ended_[session.id];
   ended.client_name = session.client_name;
   ended.why = std::move(why);
@@ -154,7 +158,7 @@ void Core::Impl::end_session(Session& session, std::string why) {
   ++fencing_;
   ending_.push_back(session.id);
   fence_due_ = true;
-  if (session.peer.value != 0) peers_.at(session.peer).ended = session.id;
+  if (session.peer.value != 0) peers_.at(session.peer).ended_session = session.id;
   drop_session(session);
 }
 
@@ -163,6 +167,7 @@ void Core::Impl::drop_session(Session& session) {
   sessions_.erase(session.id);
 }
 
+/// Decides the aborted ids of all sessions that have ended in this round, in one pass over the transactions.
 void Core::Impl::make_orphans() {
   std::sort(ending_.begin(), ending_.end());
   std::map<SessionId, std::vector<TransactionId>> aborted;
@@ -178,20 +183,20 @@ void Core::Impl::expire_sessions(uint64_t now_ns) {
   std::vector<Session*> over;
   const uint64_t granted = options_.client_lease_ns + std::min(options_.client_lease_ns / 8, kLateNs);
   for (auto& [id, session] : sessions_) {
-    if (now_ns >= session.heard_ns + granted) over.push_back(&session);
+    if (now_ns >= session.last_heard_ns + granted) over.push_back(&session);
   }
   for (Session* session : over) {
     Env::probe("manager.session.expired");
     ++counts_.sessions_expired;
-    end_session(*session, "its lease ran out: nothing was heard of it");
+    end_session(*session, "its lease ran out: no message came from its client");
   }
   transactions_.mark_age(now_ns);
-  for (const SessionId id : transactions_.overaged(now_ns)) {
+  for (const SessionId id : transactions_.sessions_over_max_age(now_ns)) {
     const auto at = sessions_.find(id);
-    if (at == sessions_.end()) continue;  // it has just ended
+    if (at == sessions_.end()) continue;  // its lease has just ended
     Env::probe("manager.session.aged");
-    ++counts_.sessions_aged;
-    end_session(at->second, "one of its transactions is open for longer than the maximum age");
+    ++counts_.sessions_over_max_age;
+    end_session(at->second, "one of its transactions has been open for longer than the maximum age");
   }
 }
 
@@ -202,8 +207,8 @@ std::vector<SessionStatus> Core::Impl::sessions() const {
     status.id = id;
     status.name = session.client_name;
     status.connected = session.peer.value != 0;
-    status.silent_ns = now_ns_ - std::min(now_ns_, session.heard_ns);
-    status.open = session.load.open;
+    status.silent_ns = now_ns_ - std::min(now_ns_, session.last_heard_ns);
+    status.open = session.usage.open;
     all.push_back(std::move(status));
   }
   if (recoverer_.value != 0) {
@@ -230,7 +235,7 @@ std::vector<SessionStatus> Core::Impl::sessions() const {
 void Core::Impl::refuse(Session& session, uint64_t sequence, Status status) {
   ++counts_.refused;
   const uint64_t retry = retry_after(status.code());
-  answer(session, sequence, wire::Error{std::move(status), retry});
+  send_reply(session, sequence, wire::Error{std::move(status), retry});
 }
 
 }  // namespace loam::commit

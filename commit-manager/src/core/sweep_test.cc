@@ -1,14 +1,15 @@
-// Which sessions can write nothing any more, and when what they left half made in indexes is worth a sweep [R31].
+// Sessions that are fenced everywhere, and the time at which a sweep of the indexes is due [R31, structure changes of
+// the Bd-tree].
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/core_harness.h"
+#include "commit-manager/testing/core_harness.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
 namespace {
 
 using wire::CloseSession;
-using wire::SessionOpened;
+using wire::OpenSessionReply;
 
 struct SweepTest : ::testing::Test {
   void SetUp() override {
@@ -29,18 +30,18 @@ struct SweepTest : ::testing::Test {
     for (const PeerId node : nodes) {
       const auto install = h->newest<wire::InstallTable>(node);
       EXPECT_TRUE(install.ok());
-      h->deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+      h->deliver(node, CoreHarness::encoded(wire::InstallTableReply{}, install.sequence));
     }
-    const auto created = h->newest<wire::TableCreated>(client);
+    const auto created = h->newest<wire::CreateTableReply>(client);
     EXPECT_TRUE(created.ok());
     return created.ok() ? created->table.id : TableId();
   }
-  /// One that gives up with something open, or closes with nothing left.
+  /// Ends a session: it gives up with an open transaction, or closes in order.
   SessionId end_session(bool lost) {
     const PeerId peer = h->connect();
-    const SessionId id = h->call<SessionOpened>(peer, wire::OpenSession{"ends"})->session;
-    if (lost) static_cast<void>(h->call<wire::Begun>(peer, wire::Begin{1, false}));
-    EXPECT_TRUE(h->call<wire::SessionClosed>(peer, CloseSession{}).ok());
+    const SessionId id = h->call<OpenSessionReply>(peer, wire::OpenSession{"ends"})->session;
+    if (lost) static_cast<void>(h->call<wire::BeginReply>(peer, wire::Begin{1, false}));
+    EXPECT_TRUE(h->call<wire::CloseSessionReply>(peer, CloseSession{}).ok());
     return id;
   }
   bool acknowledge_all() {
@@ -49,7 +50,7 @@ struct SweepTest : ::testing::Test {
     return all;
   }
 
-  RecordingDurable durable;
+  RecordingStateStore durable;
   std::unique_ptr<CoreHarness> h = std::make_unique<CoreHarness>(CoreHarness::open_at_once(), &durable);
   std::vector<PeerId> nodes;
   PeerId client;
@@ -60,7 +61,7 @@ TEST_F(SweepTest, IsDueWhenEveryNodeRefusesALostSession) {
   EXPECT_EQ(h->core.sweep_due(), nullptr);
   const SessionId dead = end_session(true);
   EXPECT_EQ(h->core.sweep_due(), nullptr) << "its writes may still be under way";
-  EXPECT_TRUE(h->core.statistics().sweep_due) << "one is to come";
+  EXPECT_TRUE(h->core.statistics().sweep_due) << "a sweep will be due";
   ASSERT_TRUE(h->acknowledge_fence(nodes[0]));
   EXPECT_EQ(h->core.sweep_due(), nullptr) << "at the other node";
   ASSERT_TRUE(h->acknowledge_fence(nodes[1]));
@@ -70,7 +71,7 @@ TEST_F(SweepTest, IsDueWhenEveryNodeRefusesALostSession) {
   EXPECT_FALSE(due->set.fenced(SessionId(1))) << "the one that is alive";
   EXPECT_FALSE(due->set.fenced(SessionId(dead.value + 1))) << "the next one";
   EXPECT_TRUE(h->core.statistics().sweep_due);
-  h->core.swept(*due);
+  h->core.complete_sweep(*due);
   EXPECT_EQ(h->core.sweep_due(), nullptr);
   EXPECT_FALSE(h->core.statistics().sweep_due);
 }
@@ -83,12 +84,12 @@ TEST_F(SweepTest, ASessionThatIsFencedDuringASweepIsForTheNextOne) {
   const SessionId later = end_session(true);
   ASSERT_TRUE(acknowledge_all());
   EXPECT_FALSE(begun.set.fenced(later));
-  h->core.swept(begun);
+  h->core.complete_sweep(begun);
   ASSERT_NE(h->core.sweep_due(), nullptr);
   EXPECT_TRUE(h->core.sweep_due()->set.fenced(later));
 }
 
-// Sessions end faster than one of the nodes acknowledges fences: what it has acknowledged counts all the same.
+// Sessions end faster than one node acknowledges fences. The fences that it has acknowledged count all the same.
 TEST_F(SweepTest, DoesNotWaitForTheNewestFence) {
   make_index();
   const SessionId first = end_session(true);
@@ -96,7 +97,7 @@ TEST_F(SweepTest, DoesNotWaitForTheNewestFence) {
   ASSERT_TRUE(slow.ok() && h->acknowledge_fence(nodes[0]));
   const SessionId second = end_session(true);
   ASSERT_TRUE(h->acknowledge_fence(nodes[0]));
-  h->deliver(nodes[1], CoreHarness::encoded(wire::FenceInstalled{}, slow.sequence));
+  h->deliver(nodes[1], CoreHarness::encoded(wire::FenceReply{}, slow.sequence));
   ASSERT_NE(h->core.sweep_due(), nullptr);
   EXPECT_TRUE(h->core.sweep_due()->set.fenced(first));
   EXPECT_FALSE(h->core.sweep_due()->set.fenced(second));
@@ -104,19 +105,19 @@ TEST_F(SweepTest, DoesNotWaitForTheNewestFence) {
   EXPECT_TRUE(h->core.sweep_due()->set.fenced(second));
 }
 
-TEST_F(SweepTest, ManyThatWereClosedAreWorthOne) {
+TEST_F(SweepTest, IsDueAfterManyClosedSessions) {
   make_index();
-  for (uint64_t i = 0; i < kClosedToSweep; ++i) {
+  for (uint64_t i = 0; i < kSweepAfterClosedSessions; ++i) {
     EXPECT_EQ(h->core.sweep_due(), nullptr);
     end_session(false);
     if (i % kMaxClosedUnfenced == kMaxClosedUnfenced - 1) acknowledge_all();
   }
   ASSERT_NE(h->core.sweep_due(), nullptr);
-  h->core.swept(*h->core.sweep_due());
+  h->core.complete_sweep(*h->core.sweep_due());
   EXPECT_EQ(h->core.sweep_due(), nullptr);
 }
 
-TEST_F(SweepTest, ThereIsNoneWithoutAnIndex) {
+TEST_F(SweepTest, IsNotDueWithoutIndexes) {
   end_session(true);
   ASSERT_TRUE(acknowledge_all());
   EXPECT_EQ(h->core.sweep_due(), nullptr);
@@ -124,9 +125,9 @@ TEST_F(SweepTest, ThereIsNoneWithoutAnIndex) {
   EXPECT_NE(h->core.sweep_due(), nullptr);
 }
 
-// A restart fences the sessions that were alive when the commit manager died. They may have left index nodes outside of
-// the trees, so a sweep is due.
-TEST_F(SweepTest, ARestartIsWorthOne) {
+// A restart fences the sessions that were alive when the commit manager died. They may have left index nodes outside
+// of the trees, so a sweep is due.
+TEST_F(SweepTest, IsDueAfterARestart) {
   make_index();
   const Buffer state = durable.state;
   std::vector<Incarnation> before;
@@ -140,7 +141,7 @@ TEST_F(SweepTest, ARestartIsWorthOne) {
   const auto tasks = h->core.recovery_tasks(10);
   ASSERT_EQ(tasks.size(), 1u);
   EXPECT_EQ(h->core.sweep_due(), nullptr) << "recovery first";
-  h->core.recovered(tasks[0], h->now_ns);
+  h->core.complete_recovery(tasks[0], h->now_ns);
   ASSERT_NE(h->core.sweep_due(), nullptr);
   EXPECT_TRUE(h->core.sweep_due()->set.fenced(SessionId(1)));
   h->client();

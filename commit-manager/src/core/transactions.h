@@ -1,4 +1,4 @@
-// Ids, the open set, snapshots and publications: what the commit manager promises about time.
+// Transaction ids, the set of open ids, snapshots and publications.
 #pragma once
 
 #include <cstdint>
@@ -20,154 +20,171 @@
 
 namespace loam::commit {
 
-/// How much one session holds; kept in the session, changed by Transactions alone.
-struct SessionLoad {
-  size_t open = 0;               ///< transactions begun and neither aborted nor accepted as committed
+/// The transactions and snapshots that one session holds. The session keeps it; Transactions alone changes it.
+struct SessionUsage {
+  size_t open = 0;               ///< transactions begun, and neither aborted nor accepted as committed
   size_t snapshots = 0;          ///< registered snapshots
-  uint64_t newest_snapshot = 0;  ///< its number; 0: there is none
+  uint64_t newest_snapshot = 0;  ///< number of the newest registered snapshot; 0: there is none
 };
 
-/// Transactions and snapshots of all sessions. Messages are decoded before, and encoded after.
+/// The transactions and snapshots of all sessions. It knows no messages: Core decodes before and encodes after a
+/// call.
 ///
-/// Owner: Core. One thread. Per batch: O(open transactions) with about a nanosecond each (the snapshot is copied and
-/// encoded, and completed ids are squeezed out of the open set); per transaction: two hash lookups.
+/// Owner: Core. One thread. A batch costs O(open transactions), about a nanosecond each: the snapshot is copied and
+/// encoded, and completed ids are removed from the open set. A transaction costs two hash lookups.
 ///
-/// State of an id: not given out → open → (accepted: in the commit log, but not yet seen) → finished, which is
-/// committed or aborted. `first` up to last_id() have been given out; an id that is not in the table is finished. A
-/// finished commit whose record in the log is not on the disk yet is *unflushed*: snapshots see it, publications and
-/// seen_by_all() do not count on it (R13).
+/// States of an id. An id that was given out and is not in transactions_ is finished.
+///
+///     not given out ── begin() ──▶ open ── complete(), committed ──▶ committing ── finish_commits() ──▶ finished
+///                                   │                                                                   ▲
+///                                   └── complete(), aborted ────────────────────────────────────────────┤
+///                                   └── end_sessions() ──▶ open, orphaned ── abort_orphans() ───────────┘
+///
+/// * open: the session of the transaction may complete it.
+/// * committing: the commit is in the commit log or on its way there, and snapshots do not see it yet. It cannot
+///   become an orphan: once accepted, it stays a commit.
+/// * orphaned: the session has ended, so no completion is accepted. Recovery undoes the writes before the id is
+///   finished; otherwise a later snapshot would see writes of an aborted transaction.
+/// * finished: committed or aborted; every later snapshot counts the id as such. A finished commit whose record is
+///   not on the disk yet is *unflushed*: snapshots see it, but publications and seen_by_all() count it as open (R13,
+///   atomic publication).
 ///
 /// Invariants (check_invariants()):
-/// 1. `open_` lists the ids of all transactions that are not finished, ascending; last_id_ is not below any.
+/// 1. `open_` lists the ids of all transactions that are not finished, ascending; none is above last_id_.
 /// 2. A new snapshot sees the ids up to `finished_` (the highest finished one) that are not in `open_`.
-/// 3. Every open transaction and every upgradable snapshot holds one entry of `snapshots_` as writer; every registered
-///    read-only snapshot, one as reader; there are no other holders.
+/// 3. Every transaction in transactions_ and every upgradable snapshot holds one entry of `snapshots_` as writer.
+///    Every registered read-only snapshot holds one as reader. There are no other holders.
 /// 4. `newest_` is kNone, or an entry that sees exactly what a new snapshot would see.
 class Transactions {
  public:
   explicit Transactions(const CoreOptions& options);
 
-  struct Begun {
-    TransactionId first;
-    uint64_t snapshot_number = 0;
-    uint64_t upgradable_number = 0;
-    /// Lives until the next call.
+  struct BeginResult {
+    TransactionId first;             ///< the first of the consecutive ids; 0: none was drawn
+    uint64_t snapshot_number = 0;    ///< of the registered read-only snapshot; 0: none
+    uint64_t upgradable_number = 0;  ///< of the registered upgradable snapshot; 0: none
+    /// Valid until the next call.
     const Snapshot* snapshot = nullptr;
-    Version seen_by_all;
-    /// Commits up to here that the snapshot sees are on the disk. An id that stays open does not hold it back.
+    Version seen_by_all;  ///< see Transactions::seen_by_all()
+    /// All commits up to this version that the snapshot sees are on the disk. Open ids do not hold it back.
     Version durable;
   };
 
-  /// Begins transactions with consecutive ids and registers snapshots, all on one snapshot, and draws ids for
-  /// upgradable snapshots that the session holds (R12). All or nothing: kInvalidArgument, kOverloaded.
-  Status begin(SessionId session, SessionLoad& load, const wire::Begin& asked, uint64_t now_ns, Begun& begun);
+  /// Begins transactions with consecutive ids and registers snapshots, all on one snapshot. Also draws ids for
+  /// upgradable snapshots that the session holds (R12, ids at begin). After kInvalidArgument or kOverloaded nothing
+  /// has changed.
+  Status begin(SessionId session, SessionUsage& usage, const wire::Begin& request, uint64_t now_ns, BeginResult& begun);
 
-  /// Ends transactions of this session, all or none (R8): those that are aborted are finished, those that are committed
-  /// are accepted and stand in `accepted`, in the order of `outcomes`. Ids up to `lost` cannot be committed (R9): they
-  /// stay open and stand in `refused`. kInvalidArgument: not this session's, not open, an id twice.
-  Status complete(SessionId session, SessionLoad& load, std::span<const wire::Complete::Outcome> outcomes,
+  /// Completes transactions of this session (R8, completion by the owner). Aborted ids are finished. Committed ids
+  /// become committing and are appended to `accepted`, in the order of `outcomes`. An id up to `lost` cannot be
+  /// committed (R9, leases of storage nodes): it stays open and is appended to `refused`. kInvalidArgument, and
+  /// nothing has changed: an id belongs to another session, is not open, or is named twice.
+  Status complete(SessionId session, SessionUsage& usage, std::span<const wire::Complete::Completion> outcomes,
                   TransactionId lost, std::vector<TransactionId>& accepted, std::vector<TransactionId>& refused);
-  /// These commits, which were accepted, may be seen: they are finished, and `unflushed` until flush().
+  /// Finishes accepted commits, so later snapshots see them. With `unflushed` they count as unflushed until flush().
   void finish_commits(std::span<const TransactionId> ids, bool unflushed);
-  /// The records of these finished commits are on the disk.
+  /// Notes that the records of these finished commits are on the disk.
   void flush(std::span<const TransactionId> ids);
 
-  /// Lets go of registered snapshots. Unknown numbers are passed over: releasing is idempotent.
-  void release(SessionId session, SessionLoad& load, std::span<const uint64_t> numbers);
+  /// Releases registered snapshots of the session. Idempotent: unknown numbers are ignored.
+  void release(SessionId session, SessionUsage& usage, std::span<const uint64_t> numbers);
 
-  /// Lets go of the session's registered snapshots with numbers up to `newest` that are not in `held`, which ascends.
-  void keep_only(SessionId session, SessionLoad& load, uint64_t newest, std::span<const uint64_t> held);
+  /// Releases the session's registered snapshots with numbers up to `newest`, except those in `held`, which ascends.
+  void release_all_except(SessionId session, SessionUsage& usage, uint64_t newest, std::span<const uint64_t> held);
 
-  /// Ends these sessions (ascending). Their open transactions stay open, as orphans, and are named to `orphan` in no
-  /// order. An accepted commit is no orphan. One pass over all transactions, for any number of sessions.
+  /// Makes orphans of the open transactions of these sessions (ascending), and passes each to `orphan`, in any order.
+  /// Accepted commits are not affected. Costs one pass over all transactions, for any number of sessions.
   using OrphanVisitor = std::function<void(SessionId, TransactionId)>;
   void end_sessions(std::span<const SessionId> sessions, const OrphanVisitor& orphan);
-  /// Finishes orphans as aborted: all that they wrote is undone.
+  /// Finishes orphans as aborted. Recovery has undone all their writes.
   void abort_orphans(std::span<const TransactionId> ids);
-  /// Drops the snapshots of these ended sessions (ascending). Called once every node has fenced them: a node without
-  /// the fence still answers them. Such a node cannot tell from index entries, which are in no version order, that the
-  /// snapshot is gone.
+  /// Releases the registered snapshots of these ended sessions (ascending). Called when the sessions are fenced
+  /// everywhere: a node without the fence still answers them, and it cannot detect from a read of an index node,
+  /// which carries no snapshot, that the snapshot is gone (R14, refusal of old snapshots).
   void drop_snapshots(std::span<const SessionId> sessions);
 
-  /// This session's registered snapshot of this number, or, if `number` is 0, the snapshot that its open transaction
-  /// holds; null if it does not hold it any more. Lives until the next call.
+  /// Returns this session's registered snapshot with this number; if `number` is 0, the snapshot of its transaction
+  /// `id`. Null if the session does not hold it any more. Valid until the next call.
   const Snapshot* held_snapshot(SessionId session, TransactionId id, uint64_t number) const;
-  /// The session of a transaction that is open and no orphan; 0: it is none.
+  /// Returns the session of a transaction that is not finished and no orphan; 0 for any other id.
   SessionId owner(TransactionId id) const;
 
-  /// Remembers which ids have been given out by now. Called regularly: ages are as exact as the distance of the calls.
+  /// Records the highest id given out up to now. Ages are as exact as the interval between calls is short.
   void mark_age(uint64_t now_ns);
-  /// So much time does not count: the commit manager itself did not run.
-  void forget_time(uint64_t ns) {
+  /// Excludes this time from all ages, because the commit manager did not run.
+  void exclude_downtime(uint64_t ns) {
     for (AgeMark& mark : age_marks_) mark.at_ns += ns;
   }
-  /// Sessions with a transaction that has been open for max_transaction_age_ns, ascending, the ended ones not.
-  std::vector<SessionId> overaged(uint64_t now_ns);
+  /// Returns the sessions that have not ended and have a transaction open for max_transaction_age_ns, ascending.
+  std::vector<SessionId> sessions_over_max_age(uint64_t now_ns);
 
-  /// Makes the next publication (R13) into `publication`, whose memory is used again.
+  /// Writes the next publication (R13) into `publication` and uses its memory again.
   void publish(uint64_t now_ns, Publication& publication);
-  /// Something has changed that the newest publication does not say.
+  /// True if something has changed since the newest publication.
   bool changed() const { return changed_; }
-  /// The newest publication named a floor for young snapshots; when they have aged or gone, a new one says more.
+  /// True if the newest publication has a floor for young snapshots. A later one, when they are old or gone, says
+  /// more.
   bool floor_may_rise() const { return floor_may_rise_; }
 
   TransactionId last_id() const { return TransactionId(last_id_); }
-  /// Commits that are not flushed do not count.
+  /// Returns the version up to which every open and later snapshot sees all versions. Unflushed commits count as
+  /// open.
   Version seen_by_all() const;
-  /// Every id up to here is finished.
+  /// Returns the id up to which every id is finished.
   Version base() const;
-  /// Every id from `first` to `last` has been given out and is finished, and its commit is flushed.
+  /// True if every id from `first` to `last` was given out and is finished, and no commit of them is unflushed.
   bool finished(TransactionId first, TransactionId last) const;
   size_t unflushed() const { return unflushed_.size(); }
   std::vector<Orphan> orphans() const;
-  /// Fills in what concerns transactions and snapshots.
+  /// Sets the fields of `statistics` about transactions and snapshots.
   void report(Statistics& statistics) const;
   void check_invariants() const;
 
  private:
   enum class State : uint8_t {
     kOpen,
-    kNamed,  ///< in the message under way; no such state survives complete()
-    kAccepted,
+    kCompleting,  ///< named by the message under way; exists within complete() only
+    kCommitting,  ///< accepted as committed, and not visible to snapshots yet
   };
   struct Transaction {
     uint64_t id = 0;
     SessionId session;
     OpenSnapshots::Slot snapshot = OpenSnapshots::kNone;
     State state = State::kOpen;
-    bool orphaned = false;  ///< its session has ended, while it was open
+    bool orphaned = false;  ///< its session ended while it was open
   };
-  struct Registered {
+  struct RegisteredSnapshot {
     uint64_t id = 0;  ///< the snapshot's number
     SessionId session;
     OpenSnapshots::Slot snapshot = OpenSnapshots::kNone;
     bool upgradable = false;
-    uint64_t older = 0;  ///< number of the session's registered snapshot before it; `newer` likewise; 0: none
-    uint64_t newer = 0;
+    uint64_t older = 0;  ///< number of the session's previous registered snapshot; 0: none
+    uint64_t newer = 0;  ///< number of the session's next registered snapshot; 0: none
   };
+  /// The content of a snapshot taken now, whose high is finished_.
   struct VisibleNow {
     Version base;
     std::span<const Version> open;
   };
 
   VisibleNow visible_now() const;
-  /// The transactions that snapshots see even after a power failure: visible_now() without the unflushed commits.
+  /// visible_now() with the unflushed commits counted as open: what snapshots see even after a power cut.
   VisibleNow durable_now() const;
   Version durable_base() const;
-  Status admit(SessionId session, const SessionLoad& load, const wire::Begin& asked);
-  void draw_id(SessionId session, OpenSnapshots::Slot snapshot);
-  uint64_t add_registered(SessionId session, SessionLoad& load, bool upgradable);
-  void end_registered(Registered* registered);
-  /// Takes it out of the list of its session.
-  void unlink(SessionLoad& load, const Registered& registered);
-  Status take_newest(uint64_t now_ns);
-  Status name(SessionId session, TransactionId id);
-  /// Takes the transactions of named_ out: they are finished.
-  void finish_named();
-  void let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers);
-  void squeeze_open();
-  void move_marks(uint64_t now_ns);
-  OpenSnapshots::Slot list_exactly(uint64_t now_ns, std::vector<OldSnapshot>& old) const;
+  Status check_begin(SessionId session, const SessionUsage& usage, const wire::Begin& request);
+  void assign_id(SessionId session, OpenSnapshots::Slot snapshot);
+  uint64_t register_snapshot(SessionId session, SessionUsage& usage, bool upgradable);
+  void unregister_snapshot(RegisteredSnapshot* registered);
+  /// Removes the snapshot from the list of its session.
+  void unlink(SessionUsage& usage, const RegisteredSnapshot& registered);
+  Status ensure_newest_snapshot(uint64_t now_ns);
+  Status mark_completing(SessionId session, TransactionId id);
+  /// Finishes the transactions of completing_ and removes them from transactions_.
+  void finish_completing();
+  void release_snapshot(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers);
+  void remove_finished_from_open();
+  void advance_age_bound(uint64_t now_ns);
+  OpenSnapshots::Slot list_old_snapshots(uint64_t now_ns, std::vector<OldSnapshot>& old) const;
 
   const CoreOptions& options_;
 
@@ -175,9 +192,9 @@ class Transactions {
   uint64_t finished_;
   std::vector<Version> open_;
   IdSet unflushed_;
-  size_t accepted_ = 0;  // number of accepted transactions in transactions_
+  size_t committing_ = 0;  // number of transactions in state kCommitting
   FlatTable<Transaction> transactions_;
-  FlatTable<Registered> registered_;
+  FlatTable<RegisteredSnapshot> registered_snapshots_;
   uint64_t last_number_ = 0;
   OpenSnapshots snapshots_;
   OpenSnapshots::Slot newest_ = OpenSnapshots::kNone;
@@ -187,19 +204,19 @@ class Transactions {
   bool floor_may_rise_ = false;
   uint64_t publication_number_ = 0;
   uint64_t exact_ = 0;
-  uint64_t old_mark_;   ///< last_id_ as it was at least `young_ns` ago
-  uint64_t next_mark_;  ///< as it was at mark_ns_
-  uint64_t mark_ns_ = 0;
+  uint64_t old_id_bound_;   ///< last_id_ at some time at least `young_ns` ago
+  uint64_t next_id_bound_;  ///< last_id_ at id_bound_ns_; becomes old_id_bound_
+  uint64_t id_bound_ns_ = 0;
 
-  /// Ids up to `last_id` had been given out at `at_ns`.
+  /// At `at_ns` ids up to `last_id` had been given out.
   struct AgeMark {
     uint64_t at_ns = 0;
     uint64_t last_id = 0;
   };
   std::deque<AgeMark> age_marks_;
 
-  // Scratch.
-  std::vector<uint64_t> named_;
+  // Scratch memory of single calls.
+  std::vector<uint64_t> completing_;
   std::vector<Version> finished_ids_;
   mutable std::vector<Version> unflushed_ids_;
   mutable std::vector<Version> not_durable_;
@@ -210,8 +227,8 @@ class Transactions {
   uint64_t read_only_begins_ = 0;
   uint64_t upgradable_begins_ = 0;
   uint64_t upgrades_ = 0;
-  size_t upgradable_open_ = 0;  ///< of registered_
-  uint64_t orphaned_open_ = 0;
+  size_t upgradable_open_ = 0;  ///< upgradable ones in registered_snapshots_
+  uint64_t orphaned_transactions_ = 0;
 };
 
 }  // namespace loam::commit

@@ -20,9 +20,9 @@ namespace loam::commit {
 namespace {
 
 using testing::Random;
-using Completion = wire::Complete::Outcome;
+using Completion = wire::Complete::Completion;
 
-/// Sets of numbers instead of bases and bitmaps: slow and obviously right.
+/// The model: sets of numbers instead of bases and bitmaps, slow and obviously right.
 struct Model {
   struct OpenSnapshot {
     std::set<uint64_t> sees;
@@ -31,7 +31,7 @@ struct Model {
   };
   struct Client {
     SessionId id;
-    SessionLoad load;
+    SessionUsage usage;
     std::map<uint64_t, OpenSnapshot> transactions;  // open ones
     std::map<uint64_t, OpenSnapshot> readers;       // registered, by number; read_write: upgradable
   };
@@ -41,11 +41,11 @@ struct Model {
   std::set<uint64_t> unflushed;  // of finished: a power cut takes them back
   std::vector<Client> clients;
   std::map<uint64_t, OpenSnapshot> orphans;                        // open ones of clients that were lost
-  std::vector<std::pair<uint64_t, OpenSnapshot>> accepted;         // commits that nobody sees yet, in their order
+  std::vector<std::pair<uint64_t, OpenSnapshot>> accepted;         // commits that are not visible yet, in their order
   std::map<uint64_t, SessionId> owners;                            // of accepted ones
   std::map<SessionId, std::map<uint64_t, OpenSnapshot>> unfenced;  // readers of clients that were lost
 
-  /// What every later snapshot sees, whatever happens.
+  /// The versions that every later snapshot sees, even after a power cut.
   std::set<uint64_t> durable() const {
     std::set<uint64_t> ids;
     std::set_difference(finished.begin(), finished.end(), unflushed.begin(), unflushed.end(),
@@ -92,8 +92,8 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
     }
     const bool upgrades_only = count == 0 && !asked.read_only && !asked.upgradable;
     if (upgrades_only && asked.upgrades.empty()) asked.read_only = true;
-    Transactions::Begun begun;
-    ASSERT_TRUE(transactions->begin(client.id, client.load, asked, now_ns, begun).ok());
+    Transactions::BeginResult begun;
+    ASSERT_TRUE(transactions->begin(client.id, client.usage, asked, now_ns, begun).ok());
     if (!upgrades_only || asked.read_only) expect_sees(*begun.snapshot, model.finished, model.last_id);
     const Model::OpenSnapshot open{model.finished, *begun.snapshot, true};
     if (count + asked.upgrades.size() > 0) {
@@ -134,18 +134,18 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
     std::shuffle(outcomes.begin(), outcomes.end(), random);
     const TransactionId lost(random.one_in(4) ? random.below(model.last_id + 1) : 0);
     std::vector<TransactionId> accepted, refused, expect_accepted, expect_refused;
-    const SessionLoad before = client.load;
+    const SessionUsage before = client.usage;
     if (random.one_in(4)) {  // one that may not be completed here
       std::vector<Completion> bad = outcomes;
       const TransactionId id(random.below(model.last_id + 3));
       if (!client.transactions.contains(id.value) || std::ranges::count(bad, id, &Completion::id) != 0) {
         bad.insert(bad.begin() + static_cast<ptrdiff_t>(random.below(bad.size() + 1)), {id, random.one_in(2)});
-        ASSERT_EQ(transactions->complete(client.id, client.load, bad, lost, accepted, refused).code(),
+        ASSERT_EQ(transactions->complete(client.id, client.usage, bad, lost, accepted, refused).code(),
                   StatusCode::kInvalidArgument);
-        ASSERT_TRUE(accepted.empty() && refused.empty() && client.load.open == before.open);
+        ASSERT_TRUE(accepted.empty() && refused.empty() && client.usage.open == before.open);
       }
     }
-    ASSERT_TRUE(transactions->complete(client.id, client.load, outcomes, lost, accepted, refused).ok());
+    ASSERT_TRUE(transactions->complete(client.id, client.usage, outcomes, lost, accepted, refused).ok());
     for (const Completion& outcome : outcomes) {
       if (outcome.committed && outcome.id <= lost) {
         expect_refused.push_back(outcome.id);
@@ -163,10 +163,10 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
     }
     ASSERT_EQ(accepted, expect_accepted);
     ASSERT_EQ(refused, expect_refused) << "they stay open (R9)";
-    ASSERT_EQ(client.load.open, client.transactions.size());
+    ASSERT_EQ(client.usage.open, client.transactions.size());
   }
 
-  /// The commit log has accepted some more, of which some are on the disk, if all before them are.
+  /// Lets the commit log accept some more commits and flush a prefix of them.
   void accept(Random& random) {
     const size_t count = random.below(model.accepted.size() + 1);
     std::vector<TransactionId> ids;
@@ -206,8 +206,8 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
       released.push_back(entry.first);
       return true;
     });
-    transactions->release(client.id, client.load, released);
-    transactions->release(client.id, client.load, released);
+    transactions->release(client.id, client.usage, released);
+    transactions->release(client.id, client.usage, released);
   }
 
   void lose_clients(Random& random) {
@@ -227,7 +227,7 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
       EXPECT_TRUE(std::binary_search(lost.begin(), lost.end(), session));
       EXPECT_EQ(open.erase(id.value), 1u) << id.value;
     });
-    EXPECT_TRUE(open.empty()) << "every open transaction of a lost client is an orphan, and what is accepted is none";
+    EXPECT_TRUE(open.empty()) << "every open transaction of a lost client is an orphan, and accepted commits are not";
   }
 
   void fence(Random& random) {
@@ -248,13 +248,13 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
       return true;
     });
     for (const TransactionId id : undone) {
-      ASSERT_EQ(transactions->owner(id), SessionId()) << "it is nobody's";
+      ASSERT_EQ(transactions->owner(id), SessionId()) << "the transaction has no owner";
       model.finished.insert(id.value);
     }
     transactions->abort_orphans(undone);
   }
 
-  void keep_only(Random& random) {
+  void release_all_except(Random& random) {
     Model::Client& client = model.clients[random.below(model.clients.size())];
     const uint64_t newest = random.one_in(3) ? UINT64_MAX : random.below(numbers.size() + 2);
     std::vector<uint64_t> held;
@@ -263,8 +263,8 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
       if (kept) held.push_back(entry.first);
       return !kept && entry.first <= newest;
     });
-    transactions->keep_only(client.id, client.load, newest, held);
-    ASSERT_EQ(client.load.snapshots, client.readers.size());
+    transactions->release_all_except(client.id, client.usage, newest, held);
+    ASSERT_EQ(client.usage.snapshots, client.readers.size());
   }
 
   void publish(Random& random) {
@@ -328,7 +328,7 @@ TEST_P(TransactionsModelTest, AgreesWithSets) {
     } else if (random.one_in(4)) {
       lose_clients(random);
     } else {
-      keep_only(random);
+      release_all_except(random);
       fence(random);
       recover(random);
     }
@@ -338,7 +338,7 @@ TEST_P(TransactionsModelTest, AgreesWithSets) {
   transactions->report(statistics);
   EXPECT_EQ(statistics.last_transaction, model.last_id);
   EXPECT_EQ(statistics.commits + statistics.aborts, model.finished.size());
-  EXPECT_EQ(statistics.orphaned_open, model.orphans.size());
+  EXPECT_EQ(statistics.orphaned_transactions, model.orphans.size());
   EXPECT_EQ(transactions->orphans().size(), model.orphans.size());
 }
 

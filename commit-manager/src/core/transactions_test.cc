@@ -17,20 +17,20 @@ namespace loam::commit {
 namespace {
 
 using testing::Random;
-using Completion = wire::Complete::Outcome;
+using Completion = wire::Complete::Completion;
 
 struct TransactionsTest : ::testing::Test {
   static constexpr uint64_t kMs = 1'000'000;
 
-  Transactions::Begun begin(uint32_t count, bool read_only = false, uint64_t now_ns = 0) {
-    Transactions::Begun begun;
-    const Status status = transactions().begin(session, load, {count, read_only}, now_ns, begun);
+  Transactions::BeginResult begin(uint32_t count, bool read_only = false, uint64_t now_ns = 0) {
+    Transactions::BeginResult begun;
+    const Status status = transactions().begin(session, usage, {count, read_only}, now_ns, begun);
     EXPECT_TRUE(status.ok()) << status.to_string();
     return begun;
   }
   StatusCode begin_code(uint32_t count, bool read_only = false) {
-    Transactions::Begun begun;
-    return transactions().begin(session, load, {count, read_only}, 0, begun).code();
+    Transactions::BeginResult begun;
+    return transactions().begin(session, usage, {count, read_only}, 0, begun).code();
   }
   /// Commits are seen, and on the disk, at once.
   Status complete(std::vector<Completion> outcomes) {
@@ -42,7 +42,7 @@ struct TransactionsTest : ::testing::Test {
   Status accept(std::vector<Completion> outcomes, TransactionId lost = {}) {
     accepted.clear();
     refused.clear();
-    return transactions().complete(session, load, outcomes, lost, accepted, refused);
+    return transactions().complete(session, usage, outcomes, lost, accepted, refused);
   }
   Transactions& transactions() {
     if (!made) made.emplace(options);
@@ -51,27 +51,28 @@ struct TransactionsTest : ::testing::Test {
 
   CoreOptions options;
   SessionId session{7};
-  SessionLoad load;
+  SessionUsage usage;
   std::vector<TransactionId> accepted, refused;
   std::optional<Transactions> made;
 };
 
 TEST_F(TransactionsTest, AnUpgradableSnapshotGetsAnIdAboveAllThatItSees) {
-  const Transactions::Begun other = begin(1);
-  Transactions::Begun upgradable;
-  ASSERT_TRUE(transactions().begin(session, load, {0, false, true, {}}, 0, upgradable).ok());
+  const Transactions::BeginResult other = begin(1);
+  Transactions::BeginResult upgradable;
+  ASSERT_TRUE(transactions().begin(session, usage, {0, false, true, {}}, 0, upgradable).ok());
   EXPECT_EQ(upgradable.first, TransactionId()) << "no id yet";
   const Snapshot snapshot = *upgradable.snapshot;
   ASSERT_TRUE(complete({{other.first, true}}).ok());
-  Transactions::Begun upgraded;
-  ASSERT_TRUE(transactions().begin(session, load, {0, false, false, {upgradable.upgradable_number}}, 0, upgraded).ok());
+  Transactions::BeginResult upgraded;
+  ASSERT_TRUE(
+      transactions().begin(session, usage, {0, false, false, {upgradable.upgradable_number}}, 0, upgraded).ok());
   EXPECT_EQ(*upgraded.snapshot, snapshot) << "the transaction keeps its snapshot";
   EXPECT_FALSE(upgraded.snapshot->visible(Version(other.first.value))) << "so it conflicts with what came between";
   EXPECT_GT(upgraded.first, other.first);
-  EXPECT_EQ(load.open, 1u);
+  EXPECT_EQ(usage.open, 1u);
   // The snapshot is held by both: a publication covers it until both have let go.
   Publication publication;
-  transactions().release(session, load, std::vector<uint64_t>{upgradable.upgradable_number});
+  transactions().release(session, usage, std::vector<uint64_t>{upgradable.upgradable_number});
   transactions().publish(0, publication);
   EXPECT_TRUE(publication.covers(snapshot));
   ASSERT_TRUE(complete({{upgraded.first, false}}).ok());
@@ -81,37 +82,37 @@ TEST_F(TransactionsTest, AnUpgradableSnapshotGetsAnIdAboveAllThatItSees) {
 }
 
 TEST_F(TransactionsTest, OnlyUpgradableSnapshotsOfTheSessionAreUpgraded) {
-  const Transactions::Begun reader = begin(0, true);
-  Transactions::Begun begun;
+  const Transactions::BeginResult reader = begin(0, true);
+  Transactions::BeginResult begun;
   const auto code = [&](SessionId by, uint64_t number) {
-    SessionLoad other;
+    SessionUsage other;
     return transactions().begin(by, other, {1, false, false, {number}}, 0, begun).code();
   };
   EXPECT_EQ(code(session, reader.snapshot_number), StatusCode::kInvalidArgument) << "a read-only one";
-  ASSERT_TRUE(transactions().begin(session, load, {0, false, true, {}}, 0, begun).ok());
+  ASSERT_TRUE(transactions().begin(session, usage, {0, false, true, {}}, 0, begun).ok());
   const uint64_t number = begun.upgradable_number;
   EXPECT_EQ(code(SessionId(8), number), StatusCode::kInvalidArgument) << "another session's";
   EXPECT_EQ(code(session, 0), StatusCode::kInvalidArgument);
   EXPECT_EQ(code(session, number + 1), StatusCode::kInvalidArgument);
-  transactions().release(session, load, std::vector<uint64_t>{number});
+  transactions().release(session, usage, std::vector<uint64_t>{number});
   EXPECT_EQ(code(session, number), StatusCode::kInvalidArgument) << "a released one";
   EXPECT_EQ(transactions().last_id(), TransactionId()) << "all or nothing: no id was drawn";
   const std::vector<uint64_t> many(wire::kMaxBegins, 1);
-  EXPECT_EQ(transactions().begin(session, load, {1, false, false, many}, 0, begun).code(),
+  EXPECT_EQ(transactions().begin(session, usage, {1, false, false, many}, 0, begun).code(),
             StatusCode::kInvalidArgument);
 }
 
 TEST_F(TransactionsTest, StartsAboveTheIdsOfEarlierEpochs) {
   options.first_transaction = TransactionId(1'000);
-  const Transactions::Begun begun = begin(2);
+  const Transactions::BeginResult begun = begin(2);
   EXPECT_EQ(begun.first, TransactionId(1'000));
   EXPECT_EQ(*begun.snapshot, Snapshot(Version(999)));
   EXPECT_EQ(begun.seen_by_all, Version(999));
 }
 
-TEST_F(TransactionsTest, RefusesWhatOthersBegan) {
+TEST_F(TransactionsTest, RefusesTransactionsOfOtherSessions) {
   begin(1);
-  SessionLoad other;
+  SessionUsage other;
   const std::vector<Completion> outcomes = {{TransactionId(1), true}};
   const Status status = transactions().complete(SessionId(8), other, outcomes, {}, accepted, refused);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -124,9 +125,9 @@ TEST_F(TransactionsTest, CompletesAllOrNothing) {
   EXPECT_EQ(complete({{TransactionId(1), true}, {TransactionId(1), true}}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(complete({{TransactionId(0), true}}).code(), StatusCode::kInvalidArgument);
   transactions().check_invariants();
-  EXPECT_EQ(load.open, 3u);
+  EXPECT_EQ(usage.open, 3u);
   EXPECT_TRUE(complete({{TransactionId(1), true}, {TransactionId(3), false}}).ok());
-  EXPECT_EQ(load.open, 1u);
+  EXPECT_EQ(usage.open, 1u);
 }
 
 TEST_F(TransactionsTest, NeverChangesAnOutcome) {
@@ -146,12 +147,12 @@ TEST_F(TransactionsTest, NeverChangesAnOutcome) {
   EXPECT_EQ(transactions().base(), Version(3));
 }
 
-TEST_F(TransactionsTest, AnAcceptedCommitIsSeenWhenTheLogSaysSo) {
+TEST_F(TransactionsTest, CommitBecomesVisibleWhenTheLogAcceptsIt) {
   begin(2);
   ASSERT_TRUE(accept({{TransactionId(2), true}, {TransactionId(1), false}}).ok());
   const std::vector<TransactionId> commit = accepted;
   EXPECT_EQ(commit, std::vector{TransactionId(2)});
-  EXPECT_EQ(load.open, 0u) << "its session is done with it";
+  EXPECT_EQ(usage.open, 0u) << "its session is done with it";
   EXPECT_EQ(transactions().owner(TransactionId(2)), session);
   EXPECT_FALSE(begin(1).snapshot->visible(Version(2)));
   transactions().finish_commits(commit, true);
@@ -177,7 +178,7 @@ TEST_F(TransactionsTest, RefusesCommitsUpToTheLastAcceptedLoss) {
   EXPECT_EQ(accepted, std::vector{TransactionId(3)});
   EXPECT_EQ(refused, std::vector{TransactionId(1)});
   transactions().finish_commits(accepted, false);
-  EXPECT_EQ(load.open, 2u) << "the refused one stays open until it is undone";
+  EXPECT_EQ(usage.open, 2u) << "the refused one stays open until it is undone";
   EXPECT_FALSE(begin(1).snapshot->visible(Version(1)));
   ASSERT_TRUE(accept({{TransactionId(1), false}}, TransactionId(2)).ok());
   EXPECT_TRUE(begin(1).snapshot->visible(Version(1)));
@@ -186,10 +187,10 @@ TEST_F(TransactionsTest, RefusesCommitsUpToTheLastAcceptedLoss) {
 
 TEST_F(TransactionsTest, ReleasesOnlyItsOwn) {
   const uint64_t number = begin(0, true).snapshot_number;
-  SessionLoad other;
+  SessionUsage other;
   transactions().release(SessionId(8), other, std::vector<uint64_t>{number});
   transactions().check_invariants();
-  EXPECT_EQ(load.snapshots, 1u);
+  EXPECT_EQ(usage.snapshots, 1u);
   EXPECT_EQ(other.snapshots, 0u);
   Statistics statistics;
   transactions().report(statistics);
@@ -282,7 +283,7 @@ TEST_F(TransactionsTest, LimitsReadOnlySnapshots) {
   EXPECT_EQ(begin_code(0, true), StatusCode::kOverloaded);
   EXPECT_EQ(begin_code(1, true), StatusCode::kOverloaded);
   EXPECT_EQ(begin_code(1), StatusCode::kOk);
-  transactions().release(session, load, std::vector<uint64_t>{number});
+  transactions().release(session, usage, std::vector<uint64_t>{number});
   EXPECT_EQ(begin_code(0, true), StatusCode::kOk);
 }
 
@@ -295,12 +296,12 @@ TEST_F(TransactionsTest, LimitsTheMemoryOfSnapshots) {
   ASSERT_TRUE(complete({{TransactionId(9), true}}).ok());
   EXPECT_EQ(begin_code(0, true), StatusCode::kOverloaded);
   transactions().check_invariants();
-  transactions().release(session, load, std::vector<uint64_t>{number});
-  EXPECT_EQ(begin_code(0, true), StatusCode::kOk) << "what was released is used again";
+  transactions().release(session, usage, std::vector<uint64_t>{number});
+  EXPECT_EQ(begin_code(0, true), StatusCode::kOk) << "released memory is used again";
   transactions().check_invariants();
 }
 
-TEST_F(TransactionsTest, DescriptorsStaySmallWhileOneTransactionStaysOpen) {
+TEST_F(TransactionsTest, SnapshotsStaySmallWhileOneTransactionStaysOpen) {
   // 64 clients with one transaction each; the first transaction of all stays open for a million others.
   constexpr size_t kClients = 64;
   Random random(testing::test_seed(1));
@@ -308,7 +309,7 @@ TEST_F(TransactionsTest, DescriptorsStaySmallWhileOneTransactionStaysOpen) {
   std::vector<uint64_t> open;
   std::vector<size_t> sizes;
   for (int i = 0; i < 1'000'000; ++i) {
-    const Transactions::Begun begun = begin(1);
+    const Transactions::BeginResult begun = begin(1);
     open.push_back(begun.first.value);
     if (i % 64 == 0) {
       Buffer bytes;
@@ -350,7 +351,7 @@ TEST_F(TransactionsTest, PublishesTheYoungAsAFloorAndTheOldExactly) {
   EXPECT_FALSE(publication.old[0].read_write);
   EXPECT_EQ(publication.old[0].snapshot, Snapshot(Version(1)));
   EXPECT_TRUE(publication.garbage(Version(2), Version(3))) << "between two snapshots";
-  transactions().release(session, load, std::vector<uint64_t>{number});
+  transactions().release(session, usage, std::vector<uint64_t>{number});
   transactions().publish(12 * kMs, publication);
   EXPECT_TRUE(publication.old.empty());
   EXPECT_TRUE(publication.garbage(Version(1), Version(2)));

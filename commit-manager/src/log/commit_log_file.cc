@@ -32,13 +32,13 @@ CommitLogFile::~CommitLogFile() {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
   }
-  writer_due_.notify_all();
+  writer_wakeup_.notify_all();
   writer_.join();
   {
     const std::scoped_lock lock(mutex_);
     writer_ended_ = true;
   }
-  flusher_due_.notify_all();
+  flusher_wakeup_.notify_all();
   flusher_.join();
 }
 
@@ -47,38 +47,38 @@ Status CommitLogFile::read() {
   LOAM_ASSIGN_OR_RETURN(const std::optional<Buffer> bytes, device_->read());
   created_ = !bytes.has_value();
   if (!created_) {
-    Result<ReadLog> held = read_log(*bytes);
+    Result<LogReadResult> held = read_log(*bytes);
     if (!held.ok()) return {held.code(), path + ": " + std::string(held.status().message())};
-    if (held->tail != LogTail::kWhole) {
+    if (held->tail != LogTail::kClean) {
       log_warning(path + ": left out " + std::to_string(bytes->size() - held->valid_bytes) + " bytes behind commit " +
                   std::to_string(held->contents.end) + ", which are no record (" + std::string(to_string(held->tail)) +
                   "): a crash left them");
     }
-    found_ = std::move(held->contents);
+    initial_contents_ = std::move(held->contents);
   }
   return begin_file(path);
 }
 
-/// Goes on in a new file, always. The bytes that were read need not be on the disk, even if a flush of the old file
-/// succeeds now: after a flush that has failed, the operating system may take its pages for written.
+/// Continues in a new file, always. The bytes that were read need not be on the disk, even if a flush of the old file
+/// succeeds now: after a failed flush, the operating system may mark its pages as clean.
 Status CommitLogFile::begin_file(const std::string& path) {
   Buffer bytes;
-  encode_beginning(found_, entropy(), bytes);
+  encode_checkpoint(initial_contents_, entropy(), bytes);
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogFile> file, device_->create());
   Bytes rest = bytes;
   LOAM_RETURN_IF_ERROR(file->write(rest));
   LOAM_RETURN_IF_ERROR(file->flush());
   LOAM_RETURN_IF_ERROR(device_->replace());
-  LOAM_ASSIGN_OR_RETURN(const ReadLog begun, read_log(bytes));
-  appended_ = taken_ = written_ = found_.end;
-  progress_ = {found_.end, found_.end};
-  Segment& segment = segments_.emplace_back();
-  segment.file = std::move(file);
-  segment.name = path;
-  segment.begin = begun.beginning_end;
-  segment.chain = begun.chain;
-  segment.size = bytes.size();
-  log_ = segment.file.get();
+  LOAM_ASSIGN_OR_RETURN(const LogReadResult begun, read_log(bytes));
+  appended_ = encoded_end_ = written_ = initial_contents_.end;
+  progress_ = {initial_contents_.end, initial_contents_.end};
+  LogOutput& output = outputs_.emplace_back();
+  output.file = std::move(file);
+  output.name = path;
+  output.begin = begun.checkpoint_end;
+  output.chain = begun.chain;
+  output.size = bytes.size();
+  log_ = output.file.get();
   return ok_status();
 }
 
@@ -97,31 +97,31 @@ void CommitLogFile::append(std::span<const TransactionId> ids) {
     if (!failed_.ok()) return;
     const bool empty = queue_.empty();
     queue_.insert(queue_.end(), ids.begin(), ids.end());
-    if (!empty) return;  // the writer knows already
+    if (!empty) return;  // the writer was notified for an earlier batch
   }
-  writer_due_.notify_one();
+  writer_wakeup_.notify_one();
 }
 
-void CommitLogFile::begin_anew(CommitLogContents needed) {
-  LOAM_CHECK(needed.end == appended_, "a log begins anew with all that was appended");
+void CommitLogFile::rewrite(CommitLogContents needed) {
+  LOAM_CHECK(needed.end == appended_, "a rewrite counts all appended commits");
   {
     const std::scoped_lock lock(mutex_);
     if (!failed_.ok()) return;
-    wanted_ = std::move(needed);
+    rewrite_request_ = std::move(needed);
     bytes_.store(0, std::memory_order_relaxed);  // see bytes_
   }
-  writer_due_.notify_one();
+  writer_wakeup_.notify_one();
 }
 
 uint64_t CommitLogFile::bytes() const { return bytes_.load(std::memory_order_relaxed); }  // see bytes_
 
 CommitLogProgress CommitLogFile::progress() {
   const std::scoped_lock lock(mutex_);
-  told_ = false;
+  progress_signaled_ = false;
   return progress_;
 }
 
-bool CommitLogFile::has_news() { return !std::exchange(told_, true); }
+bool CommitLogFile::needs_progress_callback() { return !std::exchange(progress_signaled_, true); }
 
 void CommitLogFile::fail(const Status& status) {
   {
@@ -130,25 +130,28 @@ void CommitLogFile::fail(const Status& status) {
     failed_ = status;
     queue_.clear();
   }
-  writer_due_.notify_all();
-  flusher_due_.notify_all();
+  writer_wakeup_.notify_all();
+  flusher_wakeup_.notify_all();
   on_failed_(status);
 }
 
-// The flusher.
+// ---- the flusher ---------------------------------------------------------------------------------------------------
 
+/// One round: wait for unflushed bytes (in mode kOs also for more of them), flush, and in phase 3 replace the log.
+/// The flush runs without mutex_, so the core and the writer never wait for it. The position is read before the
+/// flush: commits that are written during the flush may or may not be on the disk, so they count for the next one.
 void CommitLogFile::flush_loop() {
   for (;;) {
-    std::vector<std::unique_ptr<LogFile>> retired;  // closed at the end of this turn, without mutex_
+    std::vector<std::unique_ptr<LogFile>> retired;  // closed at the end of this round, without mutex_
     std::unique_lock lock(mutex_);
     const auto at_once = [this] { return !failed_.ok() || writer_ended_ || replacement_ != nullptr; };
-    flusher_due_.wait(lock, [&] { return at_once() || unflushed_since_ns_ != 0 || !retired_.empty(); });
+    flusher_wakeup_.wait(lock, [&] { return at_once() || unflushed_since_ns_ != 0 || !retired_.empty(); });
     retired.swap(retired_);
     if (unflushed_since_ns_ == 0 && !at_once()) continue;
     if (options_.mode == CommitLogMode::kOs && !at_once()) {
       const uint64_t due_ns = unflushed_since_ns_ + options_.flush_after_ns;
       const uint64_t now_ns = Env::now_ns();
-      if (now_ns < due_ns) flusher_due_.wait_for(lock, std::chrono::nanoseconds(due_ns - now_ns), at_once);
+      if (now_ns < due_ns) flusher_wakeup_.wait_for(lock, std::chrono::nanoseconds(due_ns - now_ns), at_once);
     }
     if (!failed_.ok()) return;
     const bool last = writer_ended_;
@@ -159,6 +162,7 @@ void CommitLogFile::flush_loop() {
     lock.unlock();
     if (due) {
       Status status = log->flush();
+      // The new log is flushed before the rename, and the rename before the position is reported: see (b).
       if (status.ok() && replacement != nullptr) status = replacement->flush();
       if (status.ok()) Env::pause_point("manager.log.flushed");
       if (status.ok() && replacement != nullptr) status = device_->replace();
@@ -171,9 +175,9 @@ void CommitLogFile::flush_loop() {
         replacement_ = nullptr;
         replaced_ = true;
       }
-      const bool news = has_news();
+      const bool news = needs_progress_callback();
       lock.unlock();
-      if (replacement != nullptr) writer_due_.notify_one();
+      if (replacement != nullptr) writer_wakeup_.notify_one();
       if (news) on_progress_();
     }
     if (last) return;

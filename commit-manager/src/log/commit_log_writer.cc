@@ -1,4 +1,4 @@
-// The writer and the maker of CommitLogFile.
+// The writer thread and the checkpointer thread of CommitLogFile.
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -11,16 +11,17 @@
 namespace loam::commit {
 namespace {
 
-/// The maker flushes its file after each piece, so that no flush of the log waits behind many MiB.
+/// The checkpointer flushes its file after each piece, so that no flush of the log waits behind many MiB.
 constexpr size_t kPieceBytes = 1u << 20;
-/// Capacity that a segment's buffer keeps; one that holds the commits during a long step 1 grows larger.
+/// Capacity that the buffer of a log file keeps. A buffer that has held the commits of a long phase 1 is larger and
+/// is freed.
 constexpr size_t kKeptBytes = 4u << 20;
 
 }  // namespace
 
 void CommitLogFile::write_loop() {
   std::vector<TransactionId> ids;
-  while (take(ids)) {
+  while (wait_for_work(ids)) {
     if (!ids.empty()) Env::pause_point("manager.log.appended");
     encode(ids);
     const Status status = write_all();
@@ -29,95 +30,101 @@ void CommitLogFile::write_loop() {
       break;
     }
     if (!ids.empty()) Env::pause_point("manager.log.written");
-    tell_written();
-    start_maker();
+    report_written();
+    start_checkpointer();
   }
-  stop_maker();
+  stop_checkpointer();
 }
 
-bool CommitLogFile::take(std::vector<TransactionId>& ids) {
+bool CommitLogFile::wait_for_work(std::vector<TransactionId>& ids) {
   ids.clear();
-  bool maker_ended = false;
+  bool maker_ended = false;  // the checkpointer has ended
   {
     std::unique_lock lock(mutex_);
     const auto due = [this] {
-      return stopping_ || !failed_.ok() || wanted_.has_value() || made_.has_value() || replaced_ ||
+      return stopping_ || !failed_.ok() || rewrite_request_.has_value() || new_log_.has_value() || replaced_ ||
              (!queue_.empty() && all_written());
     };
     if (const uint64_t pause = pause_ns(); pause != 0) {
-      writer_due_.wait_for(lock, std::chrono::nanoseconds(pause), due);
+      writer_wakeup_.wait_for(lock, std::chrono::nanoseconds(pause), due);
     } else {
-      writer_due_.wait(lock, due);
+      writer_wakeup_.wait(lock, due);
     }
     if (!failed_.ok()) return false;
-    if (replaced_) take_replaced();
-    if (wanted_.has_value()) take_new_beginning();
-    maker_ended = made_.has_value();
-    if (maker_ended) take_made();
+    if (replaced_) retire_old_log();
+    if (rewrite_request_.has_value()) start_rewrite();
+    maker_ended = new_log_.has_value();
+    if (maker_ended) adopt_new_log();
+    // A full disk does not delay the end: commits that wait for room are given up. They were never reported as
+    // accepted.
     if (stopping_ && (queue_.empty() || !all_written())) return false;
     if (all_written()) ids.swap(queue_);
   }
-  if (maker_ended) maker_.join();
+  if (maker_ended) checkpointer_.join();
   return true;
 }
 
-void CommitLogFile::take_replaced() {
+/// Phase 4.
+void CommitLogFile::retire_old_log() {
   replaced_ = false;
   replacing_ = false;
-  retired_.push_back(std::move(segments_.front().file));
-  segments_.pop_front();
-  flusher_due_.notify_one();
+  retired_.push_back(std::move(outputs_.front().file));
+  outputs_.pop_front();
+  flusher_wakeup_.notify_one();
 }
 
-void CommitLogFile::take_new_beginning() {
+/// Before phase 1. Drops a new log that is in phase 1 or 2. In phase 3 the new log may be the log already, so it
+/// stays, and the request waits behind it as the third output.
+void CommitLogFile::start_rewrite() {
   const size_t kept = replacing_ ? 2 : 1;
-  while (segments_.size() > kept) {
-    if (segments_.back().file != nullptr) retired_.push_back(std::move(segments_.back().file));
-    segments_.pop_back();
+  while (outputs_.size() > kept) {
+    if (outputs_.back().file != nullptr) retired_.push_back(std::move(outputs_.back().file));
+    outputs_.pop_back();
   }
-  Segment& segment = segments_.emplace_back();
-  segment.name = segments_.front().name;
-  segment.begin = wanted_->end;
-  segment.nonce = segment.chain = entropy();
-  segment.needed = std::make_shared<const CommitLogContents>(std::move(*wanted_));
-  wanted_.reset();
-  maker_cancelled_ = true;  // if there is one, it makes the beginning before this
-  maker_due_.notify_one();
-  flusher_due_.notify_one();
+  LogOutput& output = outputs_.emplace_back();
+  output.name = outputs_.front().name;
+  output.begin = rewrite_request_->end;
+  output.nonce = output.chain = entropy();
+  output.needed = std::make_shared<const CommitLogContents>(std::move(*rewrite_request_));
+  rewrite_request_.reset();
+  checkpointer_cancelled_ = true;  // a running checkpointer works for an earlier request
+  checkpointer_wakeup_.notify_one();
+  flusher_wakeup_.notify_one();
 }
 
-void CommitLogFile::take_made() {
-  Made made = std::move(*made_);
-  made_.reset();
+/// From phase 1 to phase 2: the checkpoint is on the disk. The next write_all() appends the commits that followed it.
+void CommitLogFile::adopt_new_log() {
+  NewLog made = std::move(*new_log_);
+  new_log_.reset();
   if (made.file == nullptr) return;
-  if (segments_.size() < 2 || segments_[1].nonce != made.nonce) {  // another beginning is wanted meanwhile
+  if (outputs_.size() < 2 || outputs_[1].nonce != made.nonce) {  // another rewrite was requested meanwhile
     retired_.push_back(std::move(made.file));
-    flusher_due_.notify_one();
+    flusher_wakeup_.notify_one();
     return;
   }
-  segments_[1].file = std::move(made.file);
-  segments_[1].size = made.size;
-  segments_[1].reserved = made.reserved;
+  outputs_[1].file = std::move(made.file);
+  outputs_[1].size = made.size;
+  outputs_[1].reserved = made.reserved;
 }
 
 void CommitLogFile::encode(std::span<const TransactionId> ids) {
-  for (Segment& segment : segments_) {
-    // Its beginning has the first of them, if begin_anew() came between two batches of this round.
-    const uint64_t covered = segment.begin > taken_ ? segment.begin - taken_ : 0;
+  for (LogOutput& output : outputs_) {
+    // The checkpoint contains the first `covered` ids, if rewrite() came between two batches of this round.
+    const uint64_t covered = output.begin > encoded_end_ ? output.begin - encoded_end_ : 0;
     if (covered >= ids.size()) continue;
-    const size_t before = segment.encoded.size();
-    encode_batch(ids.subspan(static_cast<size_t>(covered)), segment.chain, segment.encoded);
-    segment.appended_bytes += segment.encoded.size() - before;
+    const size_t before = output.encoded.size();
+    encode_batch(ids.subspan(static_cast<size_t>(covered)), output.chain, output.encoded);
+    output.appended_bytes += output.encoded.size() - before;
   }
-  taken_ += ids.size();
+  encoded_end_ += ids.size();
 }
 
 Status CommitLogFile::write_all() {
-  for (Segment& segment : segments_) {
-    if (segment.file == nullptr || segment.encoded.empty()) continue;
-    const Status status = write(segment);
+  for (LogOutput& output : outputs_) {
+    if (output.file == nullptr || output.encoded.empty()) continue;
+    const Status status = write(output);
     if (status == StatusCode::kNoSpace) {
-      note_full(segment, 0);
+      note_full(output, 0);
     } else {
       LOAM_RETURN_IF_ERROR(status);
     }
@@ -125,123 +132,125 @@ Status CommitLogFile::write_all() {
   return ok_status();
 }
 
-Status CommitLogFile::write(Segment& segment) {
-  Bytes rest = Bytes(segment.encoded).subspan(segment.written);
-  LOAM_RETURN_IF_ERROR(make_room(segment, segment.size + rest.size()));
+Status CommitLogFile::write(LogOutput& output) {
+  Bytes rest = Bytes(output.encoded).subspan(output.written);
+  LOAM_RETURN_IF_ERROR(preallocate(output, output.size + rest.size()));
   const size_t size = rest.size();
-  const Status status = segment.file->write(rest);
-  segment.written += size - rest.size();
-  segment.size += size - rest.size();
+  const Status status = output.file->write(rest);
+  output.written += size - rest.size();
+  output.size += size - rest.size();
   LOAM_RETURN_IF_ERROR(status);
-  segment.encoded.clear();
-  segment.written = 0;
-  if (segment.encoded.capacity() > kKeptBytes) segment.encoded = Buffer();
-  if (segment.pause_ns != 0 && segment.reserved >= segment.size + options_.room_ahead_bytes / 2) {
-    log_info(segment.name + ": the disk has room again");
-    segment.pause_ns = 0;
+  output.encoded.clear();
+  output.written = 0;
+  if (output.encoded.capacity() > kKeptBytes) output.encoded = Buffer();
+  if (output.pause_ns != 0 && output.reserved >= output.size + options_.preallocate_bytes / 2) {
+    log_info(output.name + ": the disk has room again");
+    output.pause_ns = 0;
   }
   return ok_status();
 }
 
-/// kNoSpace: the file cannot grow to that size now.
-Status CommitLogFile::make_room(Segment& segment, uint64_t bytes) {
-  if (bytes + options_.room_ahead_bytes / 2 <= segment.reserved) return ok_status();
+/// Allocates disk space so that the file can grow to `bytes`. kNoSpace: it cannot grow to that size now. The writer
+/// allocates ahead, so it notices a full disk before a write fails in the middle of a record.
+Status CommitLogFile::preallocate(LogOutput& output, uint64_t bytes) {
+  if (bytes + options_.preallocate_bytes / 2 <= output.reserved) return ok_status();
   const Status full(StatusCode::kNoSpace, "");
-  if (segment.pause_ns == 0 || Env::now_ns() >= segment.retry_ns) {
-    const uint64_t wanted = bytes + options_.room_ahead_bytes;
-    Status status = segment.file->reserve(wanted);
+  if (output.pause_ns == 0 || Env::now_ns() >= output.retry_ns) {
+    const uint64_t wanted = bytes + options_.preallocate_bytes;
+    Status status = output.file->reserve(wanted);
     if (status.ok()) {
-      segment.reserved = wanted;
+      output.reserved = wanted;
       return ok_status();
     }
     if (status != StatusCode::kNoSpace) return status;
-    // The last bytes of the disk are good for this round.
-    if (bytes > segment.reserved && segment.file->reserve(bytes).ok()) segment.reserved = bytes;
-    if (bytes <= segment.reserved) note_full(segment, segment.reserved - segment.size);
+    // The disk may still have room for this round alone.
+    if (bytes > output.reserved && output.file->reserve(bytes).ok()) output.reserved = bytes;
+    if (bytes <= output.reserved) note_full(output, output.reserved - output.size);
   }
-  return bytes <= segment.reserved ? ok_status() : full;
+  return bytes <= output.reserved ? ok_status() : full;
 }
 
-void CommitLogFile::note_full(Segment& segment, uint64_t left) {
+void CommitLogFile::note_full(LogOutput& output, uint64_t left) {
   const uint64_t now_ns = Env::now_ns();
-  if (segment.pause_ns == 0) {
-    log_warning(segment.name + ": the disk is full; when " + std::to_string(left) +
-                " more bytes are written, commits wait until there is room; make room on that disk");
-    segment.pause_ns = options_.first_pause_ns;
-  } else if (now_ns >= segment.retry_ns) {
-    segment.pause_ns = std::min(2 * segment.pause_ns, options_.longest_pause_ns);
+  if (output.pause_ns == 0) {
+    log_warning(output.name + ": the disk is full; after " + std::to_string(left) +
+                " more bytes commits wait until there is room; free space on that disk");
+    output.pause_ns = options_.first_pause_ns;
+  } else if (now_ns >= output.retry_ns) {
+    output.pause_ns = std::min(2 * output.pause_ns, options_.longest_pause_ns);
   } else {
-    return;  // it was not time to ask
+    return;  // the pause is not over
   }
-  segment.retry_ns = now_ns + segment.pause_ns;
+  output.retry_ns = now_ns + output.pause_ns;
 }
 
 bool CommitLogFile::all_written() const {
-  return segments_[0].encoded.empty() && (!replacing_ || segments_[1].encoded.empty());
+  return outputs_[0].encoded.empty() && (!replacing_ || outputs_[1].encoded.empty());
 }
 
 uint64_t CommitLogFile::pause_ns() const {
   uint64_t shortest = 0;
-  for (const Segment& segment : segments_) {
-    if (segment.file == nullptr || segment.encoded.empty()) continue;
-    if (shortest == 0 || segment.pause_ns < shortest) shortest = segment.pause_ns;
+  for (const LogOutput& output : outputs_) {
+    if (output.file == nullptr || output.encoded.empty()) continue;
+    if (shortest == 0 || output.pause_ns < shortest) shortest = output.pause_ns;
   }
   return shortest;
 }
 
-void CommitLogFile::tell_written() {
+void CommitLogFile::report_written() {
   bool news = false;
   {
     const std::scoped_lock lock(mutex_);
-    if (!failed_.ok()) return;  // the flush of what lies before
-    if (written_ != taken_ && all_written()) {
-      written_ = taken_;
+    if (!failed_.ok()) return;  // a flush has failed: nothing may be accepted any more
+    if (written_ != encoded_end_ && all_written()) {
+      written_ = encoded_end_;
       if (unflushed_since_ns_ == 0) {
         unflushed_since_ns_ = std::max<uint64_t>(Env::now_ns(), 1);
-        flusher_due_.notify_one();
+        flusher_wakeup_.notify_one();
       }
       if (options_.mode == CommitLogMode::kOs) {
         progress_.accepted = written_;
-        news = has_news();
+        news = needs_progress_callback();
       }
     }
-    if (!wanted_.has_value()) bytes_.store(segments_.back().appended_bytes, std::memory_order_relaxed);  // see bytes_
-    if (!replacing_ && segments_.size() > 1 && segments_[1].file != nullptr && segments_[1].encoded.empty()) {
-      replacing_ = true;  // step 3
-      replacement_ = segments_[1].file.get();
-      flusher_due_.notify_one();
+    if (!rewrite_request_.has_value())
+      bytes_.store(outputs_.back().appended_bytes, std::memory_order_relaxed);  // see bytes_
+    if (!replacing_ && outputs_.size() > 1 && outputs_[1].file != nullptr && outputs_[1].encoded.empty()) {
+      replacing_ = true;  // phase 3: the new log has caught up
+      replacement_ = outputs_[1].file.get();
+      flusher_wakeup_.notify_one();
     }
   }
   if (news) on_progress_();
 }
 
-// The maker.
+// ---- the checkpointer ----------------------------------------------------------------------------------------------
 
-void CommitLogFile::start_maker() {
-  if (maker_.joinable() || replacing_ || segments_.size() < 2 || segments_[1].needed == nullptr) return;
+void CommitLogFile::start_checkpointer() {
+  if (checkpointer_.joinable() || replacing_ || outputs_.size() < 2 || outputs_[1].needed == nullptr) return;
   {
     const std::scoped_lock lock(mutex_);
-    maker_cancelled_ = stopping_;
+    checkpointer_cancelled_ = stopping_;
   }
-  maker_ = Thread("loam-log-anew", [this, needed = std::exchange(segments_[1].needed, nullptr),
-                                    nonce = segments_[1].nonce] { make(*needed, nonce); });
+  checkpointer_ = Thread("loam-checkpoint", [this, needed = std::exchange(outputs_[1].needed, nullptr),
+                                             nonce = outputs_[1].nonce] { write_checkpoint(*needed, nonce); });
 }
 
-void CommitLogFile::stop_maker() {
-  if (!maker_.joinable()) return;
+void CommitLogFile::stop_checkpointer() {
+  if (!checkpointer_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
-    maker_cancelled_ = true;
+    checkpointer_cancelled_ = true;
   }
-  maker_due_.notify_one();
-  maker_.join();
+  checkpointer_wakeup_.notify_one();
+  checkpointer_.join();
 }
 
-void CommitLogFile::make(const CommitLogContents& needed, uint64_t nonce) {
+void CommitLogFile::write_checkpoint(const CommitLogContents& needed, uint64_t nonce) {
   Buffer beginning;
-  encode_beginning(needed, nonce, beginning);
-  Made made{.file = nullptr, .nonce = nonce, .size = beginning.size(), .reserved = 0};
-  made.reserved = made.size + options_.room_ahead_bytes;
+  encode_checkpoint(needed, nonce, beginning);
+  NewLog made{.file = nullptr, .nonce = nonce, .size = beginning.size(), .reserved = 0};
+  made.reserved = made.size + options_.preallocate_bytes;
   uint64_t pause_ns = 0;
   for (;;) {
     auto file = write_new_log(beginning, made.reserved);
@@ -255,24 +264,24 @@ void CommitLogFile::make(const CommitLogContents& needed, uint64_t nonce) {
     }
     if (pause_ns == 0) {
       log_warning(std::string(file.status().message()) +
-                  "; the log cannot begin anew, and grows, until there is room; make room on that disk");
+                  "; the log cannot be rewritten, and grows, until there is room; free space on that disk");
     }
     pause_ns = pause_ns == 0 ? options_.first_pause_ns : std::min(2 * pause_ns, options_.longest_pause_ns);
-    if (pause_maker(pause_ns)) break;
+    if (pause_checkpointer(pause_ns)) break;
   }
   if (made.file != nullptr) Env::pause_point("manager.log.beside");
   {
     const std::scoped_lock lock(mutex_);
-    made_ = std::move(made);
+    new_log_ = std::move(made);
   }
-  writer_due_.notify_one();
+  writer_wakeup_.notify_one();
 }
 
 Result<std::unique_ptr<LogFile>> CommitLogFile::write_new_log(Bytes beginning, uint64_t room) {
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogFile> file, device_->create());
   LOAM_RETURN_IF_ERROR(file->reserve(room));
   while (!beginning.empty()) {
-    if (pause_maker(0)) return std::unique_ptr<LogFile>();
+    if (pause_checkpointer(0)) return std::unique_ptr<LogFile>();
     Bytes piece = beginning.first(std::min(beginning.size(), kPieceBytes));
     beginning = beginning.subspan(piece.size());
     LOAM_RETURN_IF_ERROR(file->write(piece));
@@ -281,10 +290,11 @@ Result<std::unique_ptr<LogFile>> CommitLogFile::write_new_log(Bytes beginning, u
   return file;
 }
 
-bool CommitLogFile::pause_maker(uint64_t pause_ns) {
+bool CommitLogFile::pause_checkpointer(uint64_t pause_ns) {
   std::unique_lock lock(mutex_);
-  if (pause_ns == 0 || maker_cancelled_) return maker_cancelled_;
-  return maker_due_.wait_for(lock, std::chrono::nanoseconds(pause_ns), [this] { return maker_cancelled_; });
+  if (pause_ns == 0 || checkpointer_cancelled_) return checkpointer_cancelled_;
+  return checkpointer_wakeup_.wait_for(lock, std::chrono::nanoseconds(pause_ns),
+                                       [this] { return checkpointer_cancelled_; });
 }
 
 }  // namespace loam::commit

@@ -1,4 +1,4 @@
-// A process that dies, and a host that loses power, at any moment: the log holds every commit that it has told.
+// The process dies or the host loses power at any moment: the log keeps every commit that it has reported.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -7,20 +7,22 @@
 #include <gtest/gtest.h>
 
 #include "commit-manager/src/log/commit_log_file.h"
-#include "commit-manager/src/log/memory_disk.h"
+#include "commit-manager/testing/memory_disk.h"
 #include "common/base/log.h"
 #include "common/testing/random.h"
 
 namespace loam::commit {
 namespace {
 
-constexpr Step kSteps[] = {Step::kWrite,    Step::kFlush,      Step::kReserve, Step::kCreate,     Step::kNewWrite,
-                           Step::kNewFlush, Step::kNewReserve, Step::kRename,  Step::kFolderFlush};
+constexpr DiskOperation kSteps[] = {DiskOperation::kWrite,      DiskOperation::kFlush,    DiskOperation::kReserve,
+                                    DiskOperation::kCreate,     DiskOperation::kNewWrite, DiskOperation::kNewFlush,
+                                    DiskOperation::kNewReserve, DiskOperation::kRename,   DiskOperation::kFolderFlush};
 
-/// Commits with ids in any order, their log on one disk after another, and what the log has told.
-class Life {
+/// Commits with ids in any order, their log on a series of disks, and the progress that the log has reported.
+class ProcessRun {
  public:
-  explicit Life(uint64_t seed) : random_(seed), mode_(random_.one_in(2) ? CommitLogMode::kOs : CommitLogMode::kSync) {
+  explicit ProcessRun(uint64_t seed)
+      : random_(seed), mode_(random_.one_in(2) ? CommitLogMode::kOs : CommitLogMode::kSync) {
     open(Buffer());
   }
 
@@ -28,7 +30,7 @@ class Life {
     for (int i = 0; i < steps; ++i) {
       switch (random_.below(8)) {
         case 0:
-          begin_anew();
+          rewrite();
           break;
         case 1:
           toggle();
@@ -50,7 +52,7 @@ class Life {
   void append() {
     std::vector<TransactionId> batch;
     for (uint64_t count = random_.between(1, 5); count > 0; --count) {
-      // Mostly ascending, as transactions end; now and then one that was open for long.
+      // Ids mostly ascend in the order of completion. A few belong to transactions that were open for long.
       next_id_ += random_.between(1, 3);
       batch.push_back(ids_.emplace_back(next_id_));
     }
@@ -60,11 +62,11 @@ class Life {
     }
     log_->append(batch);
   }
-  void begin_anew() {
+  void rewrite() {
     dropped_ = random_.between(dropped_, ids_.size());
     std::vector<TransactionId> kept(ids_.begin() + static_cast<ptrdiff_t>(dropped_), ids_.end());
     std::ranges::sort(kept);
-    CommitLogContents needed{.committed = {}, .cut = TransactionId(next_id_), .end = ids_.size()};
+    CommitLogContents needed{.committed = {}, .truncated_up_to = TransactionId(next_id_), .end = ids_.size()};
     for (const TransactionId id : kept) {
       if (!needed.committed.empty() && needed.committed.back().last.value + 1 == id.value) {
         needed.committed.back().last = id;
@@ -72,11 +74,11 @@ class Life {
         needed.committed.push_back({id, id});
       }
     }
-    log_->begin_anew(std::move(needed));
+    log_->rewrite(std::move(needed));
   }
-  /// Some operation of the disk stalls from now on, or no longer.
+  /// Makes some kind of disk operation stall, or ends a stall.
   void toggle() {
-    const Step step = kSteps[random_.below(std::size(kSteps))];
+    const DiskOperation step = kSteps[random_.below(std::size(kSteps))];
     if (!held_.insert(step).second) {
       held_.erase(step);
       disk_->release(step);
@@ -85,7 +87,7 @@ class Life {
     }
   }
   void release_all() {
-    for (const Step step : held_) disk_->release(step);
+    for (const DiskOperation step : held_) disk_->release(step);
     held_.clear();
   }
 
@@ -123,7 +125,7 @@ class Life {
     release_all();
     log_.reset();
     open(std::move(left));
-    ids_.resize(log_->found().end);
+    ids_.resize(log_->initial_contents().end);
     dropped_ = std::min<uint64_t>(dropped_, ids_.size());
   }
   void open(Buffer left) {
@@ -133,7 +135,7 @@ class Life {
     options.folder = "memory";
     options.mode = mode_;
     options.flush_after_ns = 10'000;
-    options.room_ahead_bytes = 500;
+    options.preallocate_bytes = 500;
     auto opened = CommitLogFile::open(options, disk_->device());
     ASSERT_TRUE(opened.ok()) << opened.status().to_string();
     log_ = std::move(opened).value();
@@ -144,13 +146,13 @@ class Life {
   const CommitLogMode mode_;
   std::unique_ptr<MemoryDisk> disk_;
   std::unique_ptr<CommitLogFile> log_;
-  std::set<Step> held_;
+  std::set<DiskOperation> held_;
   std::vector<TransactionId> ids_;  // by position, from 1
   uint64_t next_id_ = 0;
   uint64_t dropped_ = 0;  // position: commits up to here may be missing
 };
 
-TEST(LogCrash, NothingThatWasToldIsLost) {
+TEST(LogCrash, KeepsEveryReportedCommit) {
   const uint64_t seed = testing::test_seed(1);
   struct Quiet {  // torn tails are usual here
     Quiet() { set_log_level(LogLevel::kError); }
@@ -158,7 +160,7 @@ TEST(LogCrash, NothingThatWasToldIsLost) {
   } const quiet;
   for (uint64_t run = 0; run < 40; ++run) {
     SCOPED_TRACE(seed + run);
-    Life life(seed + run);
+    ProcessRun life(seed + run);
     life.run(400);
     if (::testing::Test::HasFatalFailure()) return;
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kLog = "commit-log";
 constexpr const char* kNewLog = "commit-log.new";
 
-/// The status of a system call that failed.
+/// Returns the status of a failed system call.
 Status failed(const std::string& path, const std::string& what, int error) {
   const bool full = error == ENOSPC || error == EDQUOT;
   return {full ? StatusCode::kNoSpace : StatusCode::kInternal,
@@ -55,8 +55,8 @@ class File final : public LogFile {
   }
   Status flush() override {
     if (repeated([&] { return ::fdatasync(descriptor_); }) == 0) return ok_status();
-    // Never kNoSpace, which could be tried again: the kernel may have dropped the pages.
-    return {StatusCode::kInternal, std::string(failed(path_, "brought to the disk", errno).message())};
+    // Never kNoSpace, which callers retry: after a failed flush the kernel may have dropped the pages.
+    return {StatusCode::kInternal, std::string(failed(path_, "flushed to the disk", errno).message())};
   }
 
  private:
@@ -67,7 +67,7 @@ class File final : public LogFile {
 Result<Buffer> read_all(int descriptor, const std::string& path) {
   struct stat found{};
   if (::fstat(descriptor, &found) != 0) return failed(path, "read", errno);
-  if (!S_ISREG(found.st_mode)) return Status(StatusCode::kInternal, path + " cannot be read: it is no file");
+  if (!S_ISREG(found.st_mode)) return Status(StatusCode::kInternal, path + " cannot be read: it is not a regular file");
   Buffer bytes(static_cast<size_t>(found.st_size));
   size_t done = 0;
   while (done < bytes.size()) {
@@ -113,7 +113,7 @@ Result<std::optional<Buffer>> LogFolder::read() {
 Result<std::unique_ptr<LogFile>> LogFolder::create() {
   const std::string path = folder_ + "/" + kNewLog;
   const int descriptor = ::openat(descriptor_, kNewLog, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (descriptor < 0) return failed(path, "made", errno);
+  if (descriptor < 0) return failed(path, "created", errno);
   return std::unique_ptr<LogFile>(std::make_unique<File>(folder_ + "/" + kLog, descriptor));
 }
 
@@ -127,7 +127,7 @@ Status LogFolder::replace() {
 
 Status LogFolder::flush_folder() {
   if (repeated([&] { return ::fsync(descriptor_); }) == 0) return ok_status();
-  return failed("folder " + folder_, "brought to the disk", errno);
+  return failed("folder " + folder_, "flushed to the disk", errno);
 }
 
 }  // namespace loam::commit

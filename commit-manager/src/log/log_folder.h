@@ -1,4 +1,4 @@
-// A folder with a commit log in it.
+// The folder that contains the files of the commit log.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,15 @@
 
 namespace loam::commit {
 
-/// Role: keeps the commit log in `FOLDER/commit-log`. A new one is written to `commit-log.new` and renamed over it.
+/// Keeps the commit log in `FOLDER/commit-log`. A new file is `commit-log.new`; replace() renames it to `commit-log`.
 ///
-/// Room is taken by fallocate() with FALLOC_FL_KEEP_SIZE, so the length of the file is that of its content. flush() is
-/// fdatasync().
+/// reserve() calls fallocate() with FALLOC_FL_KEEP_SIZE, so the length of the file is that of its content. flush()
+/// calls fdatasync().
 ///
-/// Owner: CommitLogFile. The folder is this process's alone (StateFile locks it). Threads: see LogDevice.
+/// Owner: CommitLogFile. Only this process uses the folder (StateFile locks it). Threads: see LogDevice.
 class LogFolder final : public LogDevice {
  public:
-  /// The folder exists. kInvalidArgument: it cannot be opened.
+  /// Opens a folder that exists. kInvalidArgument: it cannot be opened.
   static Result<std::unique_ptr<LogFolder>> open(const std::string& folder);
   ~LogFolder() override;
   LogFolder(const LogFolder&) = delete;

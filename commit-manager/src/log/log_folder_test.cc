@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "commit-manager/src/log/commit_log_file.h"
-#include "commit-manager/src/log/log_harness.h"
+#include "commit-manager/testing/log_harness.h"
 #include "common/base/pause_point.h"
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 
 namespace loam::commit {
 namespace {
@@ -42,7 +42,7 @@ struct LogFolderTest : ::testing::Test {
     return log;
   }
   static CommitLogContents first_commits(uint64_t count) {
-    CommitLogContents contents{.committed = {}, .cut = {}, .end = count};
+    CommitLogContents contents{.committed = {}, .truncated_up_to = {}, .end = count};
     if (count > 0) contents.committed = {{TransactionId(1), TransactionId(count)}};
     return contents;
   }
@@ -56,11 +56,11 @@ TEST_F(LogFolderTest, KeepsALogInAFile) {
   for (uint64_t count = 0; count < 3; ++count) {
     const auto log = started();
     EXPECT_EQ(log->created(), count == 0);
-    EXPECT_EQ(log->found(), first_commits(count));
+    EXPECT_EQ(log->initial_contents(), first_commits(count));
     log->append(std::vector{TransactionId(count + 1)});
   }
-  EXPECT_LT(fs::file_size(path), options.room_ahead_bytes) << "room is taken beyond the end";
-  EXPECT_EQ(open()->found(), first_commits(3));
+  EXPECT_LT(fs::file_size(path), options.preallocate_bytes) << "the allocation does not change the length";
+  EXPECT_EQ(open()->initial_contents(), first_commits(3));
   EXPECT_FALSE(fs::exists(folder / "commit-log.new"));
 }
 
@@ -70,13 +70,13 @@ TEST_F(LogFolderTest, BeginsAnew) {
     uint64_t count = 0;
     for (int round = 0; round < 5; ++round) {
       for (int i = 0; i < 50; ++i) log->append(std::vector{TransactionId(++count)});
-      log->begin_anew(first_commits(count));
+      log->rewrite(first_commits(count));
       log->append(std::vector{TransactionId(++count)});
       ASSERT_TRUE(testing::eventually([&] { return log->progress().flushed == count; }));
     }
     ASSERT_TRUE(testing::eventually([&] { return fs::file_size(path) < 100; }));
   }
-  EXPECT_EQ(open()->found(), first_commits(255));
+  EXPECT_EQ(open()->initial_contents(), first_commits(255));
   EXPECT_FALSE(fs::exists(folder / "commit-log.new"));
 }
 
@@ -84,38 +84,38 @@ TEST_F(LogFolderTest, LeavesATornTailOut) {
   started()->append(std::vector{TransactionId(1)});
   std::ofstream(path, std::ios::app) << "torn";
   fs::copy(path, folder / "commit-log.new");
-  EXPECT_EQ(open()->found(), first_commits(1));
+  EXPECT_EQ(open()->initial_contents(), first_commits(1));
   EXPECT_FALSE(fs::exists(folder / "commit-log.new")) << "left by a crash";
-  const LoggedLines lines;
-  EXPECT_EQ(open()->found(), first_commits(1));
-  EXPECT_EQ(LoggedLines::count(LogLevel::kWarning, "left out"), 0u) << "it is gone";
+  const CapturedLog lines;
+  EXPECT_EQ(open()->initial_contents(), first_commits(1));
+  EXPECT_EQ(CapturedLog::count(LogLevel::kWarning, "left out"), 0u) << "the first open() has removed the tail";
 }
 
 TEST_F(LogFolderTest, TakesRoomAhead) {
-  options.room_ahead_bytes = 1u << 20;
+  options.preallocate_bytes = 1u << 20;
   const auto log = started();
   log->append(std::vector{TransactionId(1)});
   ASSERT_TRUE(testing::eventually([&] { return log->progress().accepted == 1; }));
   struct stat found{};
   ASSERT_EQ(::stat(path.c_str(), &found), 0);
   EXPECT_LT(found.st_size, 100);
-  if (found.st_blocks * 512 < (1 << 20)) GTEST_SKIP() << "this file system takes no room ahead";
+  if (found.st_blocks * 512 < (1 << 20)) GTEST_SKIP() << "this file system cannot allocate ahead";
 }
 
-TEST_F(LogFolderTest, TellsWhatIsWrongWithTheDisk) {
+TEST_F(LogFolderTest, NamesTheFaultOfTheDisk) {
   const fs::path elsewhere = folder / "missing";
   EXPECT_EQ(LogFolder::open(elsewhere.string()).code(), StatusCode::kInvalidArgument);
   fs::create_directory(path);
   const Status status = CommitLogFile::open(options).status();
   EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_NE(status.message().find("it is no file"), std::string_view::npos) << status.to_string();
+  EXPECT_NE(status.message().find("it is not a regular file"), std::string_view::npos) << status.to_string();
 }
 
 TEST_F(LogFolderTest, AFullDiskIsNamed) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
   auto opened = LogFolder::open(folder.string());
   ASSERT_TRUE(opened.ok());
-  // Writes through the link end at a device that is always full.
+  // The link leads to a device that is always full.
   fs::create_symlink("/dev/full", folder / "commit-log.new");
   auto file = (*opened)->create();
   ASSERT_TRUE(file.ok()) << file.status().to_string();
@@ -125,7 +125,7 @@ TEST_F(LogFolderTest, AFullDiskIsNamed) {
   EXPECT_EQ(rest.size(), 1u);
 }
 
-// A process that is killed at any step leaves every commit that it has told.
+// A process that is killed at any step leaves every commit that it has reported.
 TEST_F(LogFolderTest, SurvivesAKillAtEveryStep) {
 #ifndef LOAM_ASSERTIONS
   GTEST_SKIP() << "pause points need a build with LOAM_ASSERTIONS";
@@ -150,7 +150,7 @@ TEST_F(LogFolderTest, SurvivesAKillAtEveryStep) {
         (*log)->start([] {}, [](const Status&) { _exit(2); });
         for (uint64_t count = 1;; ++count) {
           (*log)->append(std::vector{TransactionId(count)});
-          if (count % 7 == 0) (*log)->begin_anew(first_commits(count));
+          if (count % 7 == 0) (*log)->rewrite(first_commits(count));
           while ((*log)->progress().accepted < count) {
           }
           if (::write(pipe[1], &count, sizeof(count)) != sizeof(count)) _exit(3);
@@ -163,7 +163,7 @@ TEST_F(LogFolderTest, SurvivesAKillAtEveryStep) {
       int status = 0;
       ASSERT_EQ(waitpid(child, &status, 0), child);
       ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "the step was reached";
-      const CommitLogContents found = open()->found();
+      const CommitLogContents found = open()->initial_contents();
       EXPECT_GE(found.end, told);
       EXPECT_EQ(found, first_commits(found.end));
       EXPECT_FALSE(fs::exists(folder / "commit-log.new"));

@@ -13,8 +13,8 @@ namespace loam::commit {
 namespace {
 
 constexpr std::string_view kMagic = "LOAMCLOG";
-constexpr size_t kHeadBytes = 8 + 4 + 8 + 8;  // of the beginning
-constexpr size_t kChecksumAt = 8 + 4;         // in the beginning
+constexpr size_t kHeadBytes = 8 + 4 + 8 + 8;  // bytes of a checkpoint before its body
+constexpr size_t kChecksumAt = 8 + 4;         // offset of the checksum in a checkpoint
 constexpr size_t kRecordHeadBytes = 8 + 4;    // of a record
 constexpr size_t kMaxRecordBody = kMaxRecordIds * kMaxVarintBytes;
 /// No cluster gets there; with it, positions never overflow.
@@ -27,7 +27,7 @@ void put_at(Buffer& out, size_t at, T value) {
   std::memcpy(out.data() + at, &value, sizeof(T));
 }
 
-/// Small differences of either sign become small numbers. Bijective over all 64 bits.
+/// Maps small differences of either sign to small numbers. Bijective over all 64 bits.
 uint64_t zigzag(uint64_t difference) { return (difference << 1) ^ (0 - (difference >> 63)); }
 uint64_t unzigzag(uint64_t number) { return (number >> 1) ^ (0 - (number & 1)); }
 
@@ -37,8 +37,8 @@ bool all_zero(Bytes bytes) {
   return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-/// Collects ids in any order and gives them back as ranges. Consecutive ids that come one after another take the room
-/// of one.
+/// Collects ids in any order and returns them as ranges. Consecutive ids that arrive one after another take the
+/// memory of one.
 class IdCollector {
  public:
   explicit IdCollector(std::vector<IdRange>& ranges) : ranges_(ranges) {}
@@ -71,30 +71,30 @@ class IdCollector {
 Status read_ranges(ByteReader& reader, std::vector<IdRange>& ranges) {
   const size_t count = reader.get_count(2);
   ranges.reserve(count);
-  uint64_t before = 0;  // the least id of the next range, less 1
+  uint64_t before = 0;  // the lowest possible id of the next range, minus 1
   for (size_t i = 0; i < count; ++i) {
     const uint64_t gap = reader.get_varint();
     const uint64_t length = reader.get_varint();
     IdRange range;
-    // Three sums, each of which may overflow: the least id, the gap to the first id, the length.
+    // Each of the three sums may overflow: the lowest possible id, the gap to the first id, the length.
     if (__builtin_add_overflow(before, 1, &range.first.value) ||
         __builtin_add_overflow(range.first.value, gap, &range.first.value) ||
         __builtin_add_overflow(range.first.value, length, &range.last.value)) {
-      return malformed("is damaged: it begins with ranges of ids beyond 64 bits");
+      return malformed("is damaged: its checkpoint has ranges of ids beyond 64 bits");
     }
     if (reader.failed()) break;
     ranges.push_back(range);
-    // The next range does not touch this one. After the largest id there is no other one: adding 1 to it overflows.
+    // The next range does not touch this one. No range can follow the largest id: adding 1 to it would overflow.
     if (range.last.value == UINT64_MAX) {
-      if (i + 1 < count) return malformed("is damaged: it begins with ranges of ids beyond 64 bits");
+      if (i + 1 < count) return malformed("is damaged: its checkpoint has ranges of ids beyond 64 bits");
     } else {
       before = range.last.value + 1;
     }
   }
-  return reader.finish("the beginning of the commit log");
+  return reader.finish("the checkpoint of the commit log");
 }
 
-Result<ReadLog> read_beginning(Bytes bytes) {
+Result<LogReadResult> read_checkpoint(Bytes bytes) {
   ByteReader reader(bytes);
   const Bytes magic = reader.get_raw(kMagic.size());
   const auto format = reader.get<uint32_t>();
@@ -102,7 +102,7 @@ Result<ReadLog> read_beginning(Bytes bytes) {
   const auto size = reader.get<uint64_t>();
   if (reader.failed()) {
     return malformed("is cut short: it has " + std::to_string(bytes.size()) +
-                     " bytes, the head of its beginning alone " + std::to_string(kHeadBytes));
+                     " bytes, the head of its checkpoint alone has " + std::to_string(kHeadBytes));
   }
   if (!equal(magic, as_bytes(kMagic))) return malformed("does not begin with " + std::string(kMagic));
   if (format != kLogFormat) {
@@ -111,29 +111,30 @@ Result<ReadLog> read_beginning(Bytes bytes) {
                                                        ": run the version of Loam that wrote it");
   }
   if (size > reader.remaining()) {
-    return malformed("is cut short: the body of its beginning has " + std::to_string(reader.remaining()) +
+    return malformed("is cut short: the body of its checkpoint has " + std::to_string(reader.remaining()) +
                      " bytes, not " + std::to_string(size));
   }
   const Bytes body = reader.get_raw(static_cast<size_t>(size));
   if (checksum(bytes.subspan(kChecksumAt + sizeof(sum), sizeof(size) + body.size()), 0) != sum) {
-    return malformed("is damaged: the checksum of its beginning is wrong");
+    return malformed("is damaged: the checksum of its checkpoint is wrong");
   }
-  ReadLog log;
+  LogReadResult log;
   ByteReader body_reader(body);
   log.chain = body_reader.get<uint64_t>();
   log.contents.end = body_reader.get_varint();
-  log.contents.cut = TransactionId(body_reader.get_varint());
+  log.contents.truncated_up_to = TransactionId(body_reader.get_varint());
   LOAM_RETURN_IF_ERROR(read_ranges(body_reader, log.contents.committed));
-  if (log.contents.end > kMaxEnd) return malformed("is damaged: it begins with an impossible number of commits");
-  log.beginning_bytes = kHeadBytes + body.size();
-  log.valid_bytes = log.beginning_bytes;
-  log.beginning_end = log.contents.end;
-  log.beginning_ranges = log.contents.committed.size();
-  log.beginning_ids = count_ids(log.contents.committed);
+  if (log.contents.end > kMaxEnd) return malformed("is damaged: its checkpoint has an impossible number of commits");
+  log.checkpoint_bytes = kHeadBytes + body.size();
+  log.valid_bytes = log.checkpoint_bytes;
+  log.checkpoint_end = log.contents.end;
+  log.checkpoint_ranges = log.contents.committed.size();
+  log.checkpoint_ids = count_ids(log.contents.committed);
   return log;
 }
 
-/// Why there is no valid record at the front of `rest`; kWhole if there is one, and then `body` is its body.
+/// Returns kClean if a valid record is at the front of `rest`, and sets `body` to its body. Otherwise returns why
+/// there is none.
 LogTail find_record(Bytes rest, uint64_t chain, uint64_t& sum, Bytes& body) {
   ByteReader reader(rest);
   sum = reader.get<uint64_t>();
@@ -141,14 +142,14 @@ LogTail find_record(Bytes rest, uint64_t chain, uint64_t& sum, Bytes& body) {
   body = reader.get_raw(size);
   const bool impossible = size == 0 || size > kMaxRecordBody;
   if (!reader.failed() && !impossible && checksum(rest.subspan(sizeof(sum), sizeof(size) + size), chain) == sum) {
-    return LogTail::kWhole;
+    return LogTail::kClean;
   }
-  if (all_zero(rest)) return LogTail::kUnwritten;
+  if (all_zero(rest)) return LogTail::kZeroFilled;
   const bool head = rest.size() >= kRecordHeadBytes;
-  return head && (!reader.failed() || impossible) ? LogTail::kDamaged : LogTail::kCutShort;
+  return head && (!reader.failed() || impossible) ? LogTail::kDamaged : LogTail::kTorn;
 }
 
-/// Adds the ids of a record.
+/// Adds the ids of a record to `ids` and their number to `count`.
 Status read_record(Bytes body, IdCollector& ids, uint64_t& count) {
   ByteReader reader(body);
   uint64_t id = 0;
@@ -179,7 +180,7 @@ void encode_record(std::span<const TransactionId> ids, uint64_t& chain, Buffer& 
 
 }  // namespace
 
-void encode_beginning(const CommitLogContents& contents, uint64_t nonce, Buffer& out) {
+void encode_checkpoint(const CommitLogContents& contents, uint64_t nonce, Buffer& out) {
   const size_t begin = out.size();
   ByteWriter writer(out);
   writer.put_raw(as_bytes(kMagic));
@@ -189,7 +190,7 @@ void encode_beginning(const CommitLogContents& contents, uint64_t nonce, Buffer&
   writer.put(nonce);
   LOAM_CHECK(contents.end <= kMaxEnd, "positions count commits");
   writer.put_varint(contents.end);
-  writer.put_varint(contents.cut.value);
+  writer.put_varint(contents.truncated_up_to.value);
   writer.put_varint(contents.committed.size());
   uint64_t before = 0;
   bool more = true;
@@ -216,22 +217,22 @@ void encode_batch(std::span<const TransactionId> ids, uint64_t& chain, Buffer& o
 
 std::string_view to_string(LogTail tail) {
   switch (tail) {
-    case LogTail::kWhole:
-      return "whole";
-    case LogTail::kCutShort:
-      return "cut short";
-    case LogTail::kUnwritten:
-      return "unwritten";
+    case LogTail::kClean:
+      return "clean";
+    case LogTail::kTorn:
+      return "torn";
+    case LogTail::kZeroFilled:
+      return "zero-filled";
     case LogTail::kDamaged:
       break;
   }
   return "damaged";
 }
 
-Result<ReadLog> read_log(Bytes bytes) {
-  auto begun = read_beginning(bytes);
+Result<LogReadResult> read_log(Bytes bytes) {
+  auto begun = read_checkpoint(bytes);
   if (!begun.ok()) return begun;
-  ReadLog& log = *begun;
+  LogReadResult& log = *begun;
   IdCollector ids(log.contents.committed);
   for (;;) {
     const Bytes rest = bytes.subspan(log.valid_bytes);
@@ -239,7 +240,7 @@ Result<ReadLog> read_log(Bytes bytes) {
     uint64_t sum = 0;
     Bytes body;
     log.tail = find_record(rest, log.chain, sum, body);
-    if (log.tail != LogTail::kWhole) break;
+    if (log.tail != LogTail::kClean) break;
     LOAM_RETURN_IF_ERROR(read_record(body, ids, log.contents.end));
     log.chain = sum;
     log.valid_bytes += kRecordHeadBytes + body.size();

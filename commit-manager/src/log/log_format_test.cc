@@ -27,14 +27,14 @@ Ids ids_of(std::initializer_list<uint64_t> numbers) {
 
 CommitLogContents example() {
   return {.committed = {{TransactionId(3), TransactionId(5)}, {TransactionId(7), TransactionId(7)}},
-          .cut = TransactionId(2),
+          .truncated_up_to = TransactionId(2),
           .end = 9};
 }
 
-/// A log that grows batch by batch, and how long it was after each.
+/// A log that grows batch by batch, with its length after each batch.
 struct Log {
   explicit Log(const CommitLogContents& contents, uint64_t nonce = kNonce) : chain(nonce) {
-    encode_beginning(contents, nonce, bytes);
+    encode_checkpoint(contents, nonce, bytes);
     ends.push_back(bytes.size());
   }
   void append(const Ids& ids) {
@@ -45,7 +45,7 @@ struct Log {
 
   uint64_t chain;
   Buffer bytes;
-  std::vector<size_t> ends;  // of the beginning, then of each record
+  std::vector<size_t> ends;  // end of the checkpoint, then of each record
 };
 
 Log example_log() {
@@ -56,10 +56,10 @@ Log example_log() {
   return log;
 }
 
-ReadLog read(Bytes bytes) {
+LogReadResult read(Bytes bytes) {
   auto found = read_log(bytes);
   EXPECT_TRUE(found.ok()) << found.status().to_string();
-  return found.ok() ? std::move(found).value() : ReadLog();
+  return found.ok() ? std::move(found).value() : LogReadResult();
 }
 
 Buffer joined(std::initializer_list<Bytes> parts) {
@@ -68,7 +68,7 @@ Buffer joined(std::initializer_list<Bytes> parts) {
   return all;
 }
 
-/// A beginning with a right checksum around any body.
+/// Makes a checkpoint with a right checksum around any body.
 Buffer beginning_around(Bytes body) {
   Buffer sized;
   ByteWriter size(sized);
@@ -91,7 +91,7 @@ Buffer beginning_of(std::initializer_list<uint64_t> numbers) {
   return beginning_around(body);
 }
 
-/// A record with a right checksum around any body.
+/// Makes a record with a right checksum around any body.
 Buffer record_around(Bytes body, uint64_t chain) {
   Buffer sized;
   ByteWriter size(sized);
@@ -104,27 +104,27 @@ Buffer record_around(Bytes body, uint64_t chain) {
   return bytes;
 }
 
-TEST(LogFormat, GivesBackWhatWasAppended) {
+TEST(LogFormat, ReturnsAppendedCommits) {
   const Log log = example_log();
-  const ReadLog found = read(log.bytes);
+  const LogReadResult found = read(log.bytes);
   const std::vector<IdRange> ranges = {{TransactionId(3), TransactionId(7)},
                                        {TransactionId(10), TransactionId(14)},
                                        {TransactionId(900), TransactionId(900)},
                                        {TransactionId(UINT64_MAX), TransactionId(UINT64_MAX)}};
   EXPECT_EQ(found.contents.committed, ranges);
-  EXPECT_EQ(found.contents.cut, TransactionId(2));
+  EXPECT_EQ(found.contents.truncated_up_to, TransactionId(2));
   EXPECT_EQ(found.contents.end, 9u + 8u);
   EXPECT_EQ(found.valid_bytes, log.bytes.size());
   EXPECT_EQ(found.chain, log.chain);
-  EXPECT_EQ(found.tail, LogTail::kWhole);
-  EXPECT_EQ(found.beginning_bytes, log.ends[0]);
-  EXPECT_EQ(found.beginning_end, 9u);
-  EXPECT_EQ(found.beginning_ranges, 2u);
-  EXPECT_EQ(found.beginning_ids, 4u);
+  EXPECT_EQ(found.tail, LogTail::kClean);
+  EXPECT_EQ(found.checkpoint_bytes, log.ends[0]);
+  EXPECT_EQ(found.checkpoint_end, 9u);
+  EXPECT_EQ(found.checkpoint_ranges, 2u);
+  EXPECT_EQ(found.checkpoint_ids, 4u);
   EXPECT_EQ(found.records, 3u);
 }
 
-TEST(LogFormat, ContinuesWhereItWasRead) {
+TEST(LogFormat, ContinuesAfterTheReadPart) {
   Log log = example_log();
   uint64_t chain = read(log.bytes).chain;
   Buffer more;
@@ -137,7 +137,7 @@ TEST(LogFormat, TakesAnyIdsInAnyOrder) {
   testing::Random random(seed);
   for (int run = 0; run < 50; ++run) {
     std::set<uint64_t> model;
-    Log log({.committed = {}, .cut = TransactionId(random()), .end = random.below(1u << 30)});
+    Log log({.committed = {}, .truncated_up_to = TransactionId(random()), .end = random.below(1u << 30)});
     uint64_t appended = 0;
     for (uint64_t batches = random.below(20); batches > 0; --batches) {
       Ids ids;
@@ -149,8 +149,8 @@ TEST(LogFormat, TakesAnyIdsInAnyOrder) {
       appended += ids.size();
       log.append(ids);
     }
-    const ReadLog found = read(log.bytes);
-    EXPECT_EQ(found.contents.end, found.beginning_end + appended);
+    const LogReadResult found = read(log.bytes);
+    EXPECT_EQ(found.contents.end, found.checkpoint_end + appended);
     std::set<uint64_t> held;
     for (size_t i = 0; i < found.contents.committed.size(); ++i) {
       const IdRange& range = found.contents.committed[i];
@@ -161,9 +161,9 @@ TEST(LogFormat, TakesAnyIdsInAnyOrder) {
       }
     }
     ASSERT_EQ(held, model);
-    // And as a beginning.
+    // The same bytes in the place of the checkpoint.
     Buffer begun;
-    encode_beginning(found.contents, random(), begun);
+    encode_checkpoint(found.contents, random(), begun);
     EXPECT_EQ(read(begun).contents, found.contents);
   }
 }
@@ -182,7 +182,7 @@ TEST(LogFormat, EveryPrefixHoldsAPrefixOfTheCommits) {
     const size_t whole = static_cast<size_t>(std::ranges::upper_bound(log.ends, length) - log.ends.begin()) - 1;
     EXPECT_EQ(found->valid_bytes, log.ends[whole]);
     EXPECT_EQ(found->contents.end, commits[whole]);
-    EXPECT_EQ(found->tail, length == log.ends[whole] ? LogTail::kWhole : LogTail::kCutShort);
+    EXPECT_EQ(found->tail, length == log.ends[whole] ? LogTail::kClean : LogTail::kTorn);
     EXPECT_EQ(found->contents, read(Bytes(log.bytes).first(log.ends[whole])).contents);
   }
 }
@@ -201,11 +201,11 @@ TEST(LogFormat, EveryFlippedBitIsFound) {
     ASSERT_TRUE(found.ok());
     const size_t whole = static_cast<size_t>(std::ranges::upper_bound(log.ends, bit / 8) - log.ends.begin()) - 1;
     EXPECT_EQ(found->valid_bytes, log.ends[whole]);
-    EXPECT_NE(found->tail, LogTail::kWhole);
+    EXPECT_NE(found->tail, LogTail::kClean);
   }
 }
 
-TEST(LogFormat, ARecordContinuesOnlyTheLogThatItWasMadeFor) {
+TEST(LogFormat, AcceptsRecordsOfItsOwnChainOnly) {
   const Log log = example_log();
   const Bytes beginning = Bytes(log.bytes).first(log.ends[0]);
   const auto records_behind = [&](std::initializer_list<Bytes> records) {
@@ -218,7 +218,7 @@ TEST(LogFormat, ARecordContinuesOnlyTheLogThatItWasMadeFor) {
   EXPECT_EQ(records_behind({log.record(0), log.record(0)}), 1u) << "a record is there twice";
   EXPECT_EQ(records_behind({log.record(1), log.record(0)}), 0u) << "records are exchanged";
 
-  // The same commits, begun at another time.
+  // A log of the same commits with another nonce.
   Log other(example(), kNonce + 1);
   other.append(ids_of({6, 12, 10}));
   EXPECT_EQ(records_behind({other.record(0)}), 0u);
@@ -231,22 +231,22 @@ TEST(LogFormat, ZerosAreNoRecords) {
   const uint64_t end = log.bytes.size();
   for (const size_t zeros : {1u, 12u, 13u, 5'000u}) {
     log.bytes.resize(end + zeros);
-    const ReadLog found = read(log.bytes);
+    const LogReadResult found = read(log.bytes);
     EXPECT_EQ(found.valid_bytes, end);
-    EXPECT_EQ(found.tail, LogTail::kUnwritten);
+    EXPECT_EQ(found.tail, LogTail::kZeroFilled);
     EXPECT_EQ(found.contents.end, 17u);
   }
 }
 
-TEST(LogFormat, SaysWhyTheTailIsNone) {
+TEST(LogFormat, NamesTheReasonOfTheTail) {
   Log log = example_log();
   log.bytes.back() ^= std::byte{1};
   EXPECT_EQ(read(log.bytes).tail, LogTail::kDamaged);
   log.bytes.pop_back();
-  EXPECT_EQ(read(log.bytes).tail, LogTail::kCutShort);
-  EXPECT_EQ(to_string(LogTail::kWhole), "whole");
-  EXPECT_EQ(to_string(LogTail::kCutShort), "cut short");
-  EXPECT_EQ(to_string(LogTail::kUnwritten), "unwritten");
+  EXPECT_EQ(read(log.bytes).tail, LogTail::kTorn);
+  EXPECT_EQ(to_string(LogTail::kClean), "clean");
+  EXPECT_EQ(to_string(LogTail::kTorn), "torn");
+  EXPECT_EQ(to_string(LogTail::kZeroFilled), "zero-filled");
   EXPECT_EQ(to_string(LogTail::kDamaged), "damaged");
 }
 
@@ -260,11 +260,11 @@ TEST(LogFormat, RefusesWhatIsNoLog) {
   EXPECT_NE(status.message().find("run the version of Loam that wrote it"), std::string_view::npos);
 }
 
-TEST(LogFormat, RefusesABeginningThatContradictsItself) {
+TEST(LogFormat, RefusesInconsistentCheckpoint) {
   constexpr uint64_t kMost = UINT64_MAX;
   EXPECT_TRUE(read_log(beginning_of({9, 2, 1, 0, 0})).ok());
   EXPECT_TRUE(read_log(beginning_of({9, 2, 1, 0, kMost - 1})).ok()) << "all ids";
-  EXPECT_TRUE(read_log(beginning_of({9, 2, 2, 0, kMost - 3, 0, 0})).ok()) << "all ids but one";
+  EXPECT_TRUE(read_log(beginning_of({9, 2, 2, 0, kMost - 3, 0, 0})).ok()) << "all ids except one";
   for (const Buffer& bytes :
        {beginning_of({9, 2, 1, 0, kMost}), beginning_of({9, 2, 1, kMost, 0}), beginning_of({9, 2, 1, 1, kMost - 1}),
         beginning_of({9, 2, 2, 0, kMost - 1, 0, 0}), beginning_of({9, 2, 2, 0, kMost - 2, 0, 0}),
@@ -275,13 +275,13 @@ TEST(LogFormat, RefusesABeginningThatContradictsItself) {
 }
 
 TEST(LogFormat, CountsTakeNoMemory) {
-  // More ranges, and longer records, than any memory has.
+  // The bytes claim more ranges and longer records than memory can hold.
   EXPECT_EQ(read_log(beginning_of({9, 2, uint64_t{1} << 60, 0, 0})).code(), StatusCode::kMalformed);
   Log log = example_log();
   ByteWriter writer(log.bytes);
   writer.put(uint64_t{1});
   writer.put(UINT32_MAX);
-  const ReadLog found = read(log.bytes);
+  const LogReadResult found = read(log.bytes);
   EXPECT_EQ(found.tail, LogTail::kDamaged);
   EXPECT_EQ(found.valid_bytes, log.ends.back());
   Buffer endless = beginning_around({});
@@ -289,7 +289,7 @@ TEST(LogFormat, CountsTakeNoMemory) {
   EXPECT_EQ(read_log(endless).code(), StatusCode::kMalformed);
 }
 
-TEST(LogFormat, NeverCutsARecordThatWasWrittenLikeThis) {
+TEST(LogFormat, RefusesRecordWithValidChecksumAndNoIds) {
   const Log log = example_log();
   Buffer zero_id;
   ByteWriter(zero_id).put_varint(0);
@@ -306,12 +306,12 @@ TEST(LogFormat, DividesALargeBatch) {
   for (uint64_t i = 0; i < kMaxRecordIds + 1; ++i) ids.emplace_back(2 * i + 1);
   Log log({});
   log.append(ids);
-  const ReadLog found = read(log.bytes);
+  const LogReadResult found = read(log.bytes);
   EXPECT_EQ(found.records, 2u);
   EXPECT_EQ(found.contents.end, ids.size());
   EXPECT_EQ(count_ids(found.contents.committed), ids.size());
   log.append({});
-  EXPECT_EQ(read(log.bytes).records, 2u) << "no ids, no record";
+  EXPECT_EQ(read(log.bytes).records, 2u) << "an empty batch makes no record";
 }
 
 TEST(LogFormat, AllocatesNothingOnceTheBufferIsWarm) {
@@ -336,8 +336,8 @@ TEST(LogFormat, SmallBatchesAreSmall) {
   EXPECT_EQ(log.record(1).size(), kRecordHeadBytes + 3 + 3);
 }
 
-// A log of today, so that a change of the format without another number is noticed.
-TEST(LogFormat, IsTheOneThatItWas) {
+// The bytes of a log of this version. A change of the format without a new version number fails here.
+TEST(LogFormat, MatchesTheGoldenBytes) {
   const Log log = example_log();
   std::string hex;
   for (const std::byte byte : log.bytes) {

@@ -1,4 +1,4 @@
-// loam-commit-manager: its options, and one commit manager that runs until told to stop.
+// The program loam-commit-manager: it reads its options and runs one commit manager until it is told to stop.
 #include <array>
 #include <memory>
 #include <optional>
@@ -30,7 +30,7 @@ class Manager final : public loam::program::Service {
   const std::unique_ptr<CommitManager> manager_;
 };
 
-/// In the order of the option's choices.
+/// Returns the mode for a choice of the option commit-log; nothing for auto.
 std::optional<CommitLogMode> log_mode(size_t choice) {
   constexpr std::array<std::optional<CommitLogMode>, 4> kModes = {std::nullopt, CommitLogMode::kOs,
                                                                   CommitLogMode::kSync, CommitLogMode::kNone};
@@ -39,32 +39,36 @@ std::optional<CommitLogMode> log_mode(size_t choice) {
 
 void declare(loam::program::OptionSet& options, ManagerOptions& manager, size_t& log_choice) {
   loam::commit::CoreOptions& core = manager.core;
-  options.text("listen", manager.listen, "data path, tcp://host:port; port 0 takes a free one");
+  options.text("listen", manager.listen,
+               "address for clients and storage nodes, tcp://host:port; port 0 takes a free port");
   options.text("admin", manager.admin_listen, "gRPC administration, host:port; empty for none");
-  options.text("data", manager.data, "folder of what must survive a restart; empty: nothing does");
+  options.text("data", manager.data, "folder of the state and the commit log; empty: nothing survives a restart");
   options.choice(
       "commit-log", log_choice, {"auto", "os", "sync", "none"},
-      "when a commit counts: os, once it outlives this process; sync, once it is on the disk; none, at once; "
-      "auto is os with a data folder, and none without");
+      "when a commit is accepted: os, when it survives the death of this process; sync, when it is on the disk; "
+      "none, at once; auto is os with a data folder and none without");
   options.number("nodes", core.initial_nodes,
-                 "storage nodes that share the data; clients are let in when so many have registered");
-  options.duration("client-lease", core.client_lease_ns, "a client that is silent for so long is fenced and recovered");
-  options.duration("node-lease", core.node_lease_ns, "a storage node that is silent for so long stops serving");
+                 "storage nodes that share the data; clients are served when this number has registered");
+  options.duration("client-lease", core.client_lease_ns,
+                   "a client that is silent for this time is fenced, and its transactions are undone");
+  options.duration("node-lease", core.node_lease_ns, "a storage node that is silent for this time stops serving");
   options.duration("max-transaction-age", core.max_transaction_age_ns,
-                   "a client with a transaction open for longer is fenced and recovered");
+                   "a client with a transaction open for longer is fenced, and its transactions are undone");
   options.duration("outcome-keep", core.outcome_keep_ns,
-                   "how long clients can ask what became of a commit whose answer they lost");
-  options.number("ids-ahead", core.ids_ahead, "ids reserved in the data folder at a time");
+                   "time for which clients can ask for the outcome of a commit whose answer they lost");
+  options.number("ids-ahead", core.ids_ahead, "number of ids that one write of the state reserves");
   options.duration("publish-interval", core.publish_interval_ns,
-                   "how soon storage nodes learn which versions they may collect");
-  options.duration("sweep-interval", manager.sweep_interval_ns,
-                   "indexes are swept for what dead clients have left half made, but not more often");
-  options.number("max-sessions", core.max_sessions, "client processes at one time");
-  options.number("max-open", core.max_open, "open read-write transactions at one time");
-  options.number("max-open-per-session", core.max_open_per_session, "of those, one client's");
-  options.duration("spin", manager.spin_ns, "the idle server thread polls for so long before it sleeps");
+                   "delay until storage nodes learn which versions they may collect");
+  options.duration(
+      "sweep-interval", manager.sweep_interval_ns,
+      "minimum time between two sweeps of the indexes for nodes that dead clients left outside of their tree");
+  options.number("max-sessions", core.max_sessions, "upper bound on sessions of client processes");
+  options.number("max-open", core.max_open, "upper bound on open read-write transactions");
+  options.number("max-open-per-session", core.max_open_per_session,
+                 "upper bound on open read-write transactions of one client");
+  options.duration("spin", manager.spin_ns, "time for which the idle server thread polls before it sleeps");
   options.duration("admin-timeout", manager.admin_timeout_ns,
-                   "an administrative request waits so long for storage nodes");
+                   "time for which an administrative request waits for storage nodes");
 }
 
 }  // namespace
@@ -78,7 +82,7 @@ int main(int argc, char** argv) {
       "that you trust.");
   size_t log_choice = 0;
   declare(program.options(), options, log_choice);
-  loam::program::Work work;
+  loam::program::ServiceFactory work;
   work.check = [&] {
     options.commit_log = log_mode(log_choice);
     return options.check();

@@ -14,13 +14,14 @@
 #include "common/base/env.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
-#include "common/net/transport.h"
+#include "common/net/make_transport.h"
+#include "common/net/transport/transport.h"
 
 namespace loam::commit {
 
 namespace {
 
-/// Longest time between two looks of the server thread at the stop flag.
+/// Upper bound on the time between two checks of the stop flag by the server thread.
 constexpr uint64_t kIdleNs = 1'000'000'000;
 
 constexpr uint64_t kMinLeaseNs = 10'000'000;
@@ -77,7 +78,7 @@ struct CommitManager::Parts {
   Status start();
   Status start_server(const net::Address& wanted);
   std::string place() const { return file == nullptr ? "the store" : "folder " + options.data; }
-  Status open_log(Store& store);
+  Status open_log(StableStorage& store);
   Status check_log(bool has_state) const;
   Status store_first_state();
   void serve();
@@ -97,11 +98,11 @@ struct CommitManager::Parts {
   std::string admin_address;
   uint64_t started_ns = 0;
 
-  // In the order of construction; stop() takes them down in the other.
+  // In the order of construction; stop() destroys them in the reverse order.
   std::unique_ptr<StateFile> file;  // if there is a data folder
   std::unique_ptr<net::Transport> transport;
   std::unique_ptr<Server> server;
-  std::unique_ptr<StateWriter> writer;  // if anything survives; its thread posts to the server
+  std::unique_ptr<StateWriter> writer;  // null without a folder or storage; its thread posts to the server
   std::unique_ptr<CommitLogFile> log;   // likewise; its threads wake the transport
   std::unique_ptr<RecoveryDriver> recovery;
   std::unique_ptr<AdminServer> admin;
@@ -130,21 +131,23 @@ Status CommitManager::Parts::start() {
   return ok_status();
 }
 
-/// Takes the new epoch (R11), once both addresses are this process's: attempts that end at a port in use take none, so
-/// that a supervisor's attempts do not fill the list of epochs that storage nodes are compared with (R10).
+/// Stores the new epoch (R11, commit log and restart of the commit manager) after both addresses are bound. A start
+/// that fails at a port in use takes no epoch, so repeated starts by a supervisor do not fill the list of epochs with
+/// which storage nodes are compared (R10, cluster identity and incarnations).
 Status CommitManager::Parts::store_first_state() {
-  server->core().on_time(Env::now_ns());
+  server->core().on_timer(Env::now_ns());
   LOAM_RETURN_IF_ERROR(server->core().durable_status());
   if (writer == nullptr) return ok_status();
-  writer->start([this](const Status& outcome) { server->post([outcome](Core& core) { core.stored(outcome); }); });
+  writer->start(
+      [this](const Status& outcome) { server->post([outcome](Core& core) { core.on_state_stored(outcome); }); });
   log->start([this] { transport->wake(); },
-             [this](const Status& why) { server->post([why](Core& core) { core.log_failed(why); }); });
+             [this](const Status& why) { server->post([why](Core& core) { core.on_log_failed(why); }); });
   return ok_status();
 }
 
-Status CommitManager::Parts::open_log(Store& store) {
+Status CommitManager::Parts::open_log(StableStorage& store) {
   CommitLogOptions wanted;
-  wanted.folder = options.data;  // named in messages: the store opens the files
+  wanted.folder = options.data;  // for messages only: the storage opens the files
   wanted.mode = options.commit_log.value_or(CommitLogMode::kOs);
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogDevice> device, store.log_device());
   auto opened = CommitLogFile::open(wanted, std::move(device));
@@ -157,7 +160,7 @@ Status CommitManager::Parts::open_log(Store& store) {
 
 /// Transactions of a new cluster get ids that the log of another one calls committed.
 Status CommitManager::Parts::check_log(bool has_state) const {
-  const uint64_t commits = log->found().end;
+  const uint64_t commits = log->initial_contents().end;
   if (!has_state && commits != 0) {
     return {StatusCode::kInvalidArgument,
             place() + " has a commit log of " + std::to_string(commits) +
@@ -176,12 +179,12 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
   net::TransportOptions transport_options;
   transport_options.spin_ns = options.spin_ns;
   LOAM_ASSIGN_OR_RETURN(transport, net::make_transport(wanted.scheme, transport_options));
-  Store* store = options.store;
+  StableStorage* store = options.store;
   if (!options.data.empty()) {
     LOAM_ASSIGN_OR_RETURN(file, StateFile::open(options.data));
     store = file.get();
   }
-  const Bytes state = store == nullptr ? Bytes() : store->found();
+  const Bytes state = store == nullptr ? Bytes() : store->stored_state();
   if (store != nullptr) LOAM_RETURN_IF_ERROR(open_log(*store));
   if (const Status status = Core::check_state(state); !status.ok()) {
     return {StatusCode::kInternal, place() + ": " + std::string(status.message())};
@@ -189,7 +192,7 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
   if (log != nullptr) LOAM_RETURN_IF_ERROR(check_log(!state.empty()));
   if (store != nullptr) writer = std::make_unique<StateWriter>(*store);
   server = std::make_unique<Server>(
-      options.core, *transport, [] { return Env::now_ns(); }, Server::Durables{writer.get(), state, log.get()});
+      options.core, *transport, [] { return Env::now_ns(); }, Server::Persistence{writer.get(), state, log.get()});
   recovery = std::make_unique<RecoveryDriver>(
       [scheme = wanted.scheme](RecovererOptions recoverer) -> Result<std::unique_ptr<RecoveryWorker>> {
         recoverer.scheme = scheme;
@@ -211,13 +214,14 @@ void CommitManager::Parts::serve() {
     recovery->step(server->core(), changed);
     if (admin != nullptr && server->core().ready() != ready) admin->set_serving(ready = !ready);
     if (const Status status = server->core().durable_status(); !status.ok()) {
-      // A client without an answer asks the next commit manager. Answers that were sent rest on stored state only.
-      server->close_posts();
+      // Every reply that was sent depends on stored state only. A client without a reply asks the next commit
+      // manager.
+      server->close_task_queue();
       if (options.on_failure) options.on_failure(status);
       break;
     }
   }
-  recovery.reset();  // what it has begun, the next manager's goes on with
+  recovery.reset();  // the next manager's recoverer repeats unfinished work
   server->close_connections();
 }
 
@@ -237,14 +241,14 @@ CommitManager::~CommitManager() { stop(); }
 void CommitManager::stop() { parts_->stop(); }
 
 void CommitManager::Parts::stop() {
-  if (admin != nullptr) admin->stop();  // its calls still reach the server
+  if (admin != nullptr) admin->stop();  // first, because its calls post tasks to the server
   if (thread.joinable()) {
-    server->close_posts();
+    server->close_task_queue();
     stopping.store(true, std::memory_order_relaxed);
     transport->wake();
     thread.join();
   }
-  writer.reset();  // after the store that is under way
+  writer.reset();  // waits for the store that is under way
   log.reset();     // flushes the appended records
   admin.reset();
   transport.reset();  // drops its connections without calling the server
@@ -257,11 +261,11 @@ ManagerStatistics CommitManager::statistics() const {
   const Parts& parts = *parts_;
   struct Answer {
     ManagerStatistics statistics;
-    Happening given;
+    OneShotEvent given;
   };
   const auto answer = std::make_shared<Answer>();
-  // Ends with the task, which has run by then or was dropped.
-  std::shared_ptr<void> end(nullptr, [answer](void*) { answer->given.happen(); });
+  // The promise ends with the task, which has run by then or was dropped.
+  std::shared_ptr<void> end(nullptr, [answer](void*) { answer->given.notify(); });
   if (!parts.server->post(
           [&parts, answer, end = std::move(end)](Core& core) { answer->statistics = parts.statistics(core); })) {
     return {};

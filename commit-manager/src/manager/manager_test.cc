@@ -1,18 +1,18 @@
 // The whole commit manager over TCP and gRPC on loopback.
 #include <thread>
 
-#include "commit-manager/src/manager/manager_fixture.h"
+#include "commit-manager/testing/manager_fixture.h"
 
 namespace loam::commit {
 namespace {
 
-TEST_F(ManagerTest, ServesClientsWhoLearnTheAdministration) {
+TEST_F(ManagerTest, TellsClientsTheAdministrationAddress) {
   start();
   auto client = connect();
-  const auto opened = client->call<wire::SessionOpened>(wire::OpenSession{"test"});
+  const auto opened = client->call<wire::OpenSessionReply>(wire::OpenSession{"test"});
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   EXPECT_EQ(opened->admin_address, manager->admin_address());
-  ASSERT_TRUE(client->call<wire::Begun>(wire::Begin{1, false}).ok());
+  ASSERT_TRUE(client->call<wire::BeginReply>(wire::Begin{1, false}).ok());
   const ManagerStatistics statistics = manager->statistics();
   EXPECT_EQ(statistics.core.sessions, 1u);
   EXPECT_EQ(statistics.core.open, 1u);
@@ -87,7 +87,7 @@ TEST_F(ManagerTest, RefusesBadDefinitions) {
   EXPECT_EQ(call(&Stub::CreateTable, bad, created), grpc::INVALID_ARGUMENT);
 }
 
-TEST_F(ManagerTest, TellsNodesHealthAndStatistics) {
+TEST_F(ManagerTest, ReportsNodesHealthAndStatistics) {
   start(1);
   admin::HealthReply health;
   ASSERT_EQ(call(&Stub::Health, admin::HealthRequest(), health), grpc::OK);
@@ -95,7 +95,7 @@ TEST_F(ManagerTest, TellsNodesHealthAndStatistics) {
   EXPECT_EQ(health.address(), manager->address());
 
   auto node = connect();
-  ASSERT_TRUE(node->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "n:2", 77}).ok());
+  ASSERT_TRUE(node->call<wire::RegisterNodeReply>(wire::RegisterNode{"tcp://n:1", "n:2", 77}).ok());
   ASSERT_EQ(call(&Stub::Health, admin::HealthRequest(), health), grpc::OK);
   EXPECT_TRUE(health.ready());
   EXPECT_EQ(health.nodes_live(), 1u);
@@ -109,15 +109,16 @@ TEST_F(ManagerTest, TellsNodesHealthAndStatistics) {
 
   {
     auto client = connect();
-    ASSERT_TRUE(client->call<wire::SessionOpened>(wire::OpenSession{"dies"}).ok());
-    ASSERT_TRUE(client->call<wire::Begun>(wire::Begin{2, false}).ok());
+    ASSERT_TRUE(client->call<wire::OpenSessionReply>(wire::OpenSession{"dies"}).ok());
+    ASSERT_TRUE(client->call<wire::BeginReply>(wire::Begin{2, false}).ok());
     client->connection()->close(Status(StatusCode::kCancelled, "gone"));
     ASSERT_TRUE(client->until([&] { return client->closed().has_value(); }));
   }
   admin::StatisticsReply statistics;
   const auto number = [&](std::string_view name) { return number_of(statistics, name); };
   ASSERT_TRUE(node->until([&] {
-    return call(&Stub::Statistics, admin::StatisticsRequest(), statistics) == grpc::OK && number("orphaned_open") == 2;
+    return call(&Stub::Statistics, admin::StatisticsRequest(), statistics) == grpc::OK &&
+           number("orphaned_transactions") == 2;
   }));
   EXPECT_EQ(number("begins"), 2u);
   EXPECT_EQ(number("sessions"), 0u);
@@ -128,15 +129,15 @@ TEST_F(ManagerTest, TellsNodesHealthAndStatistics) {
   EXPECT_EQ(statistics.orphans(1).id(), 2u);
 }
 
-TEST_F(ManagerTest, ACreateWaitsForNodesButNotForever) {
+TEST_F(ManagerTest, CreateTimesOutWithoutNodes) {
   start();
   auto node = connect();
-  ASSERT_TRUE(node->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
+  ASSERT_TRUE(node->call<wire::RegisterNodeReply>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
   admin::CreateTableReply created;
   EXPECT_EQ(call(&Stub::CreateTable, accounts(), created), grpc::DEADLINE_EXCEEDED) << message;
   uint64_t sequence = 0;
-  ASSERT_TRUE(node->take<wire::InstallTable>(&sequence).ok());
-  node->reply(sequence, wire::TableInstalled{});
+  ASSERT_TRUE(node->receive<wire::InstallTable>(&sequence).ok());
+  node->reply(sequence, wire::InstallTableReply{});
   ASSERT_TRUE(node->until([&] { return call(&Stub::CreateTable, accounts(), created) == grpc::OK; }));
   EXPECT_TRUE(created.existed()) << "the change went on";
 }
@@ -144,19 +145,19 @@ TEST_F(ManagerTest, ACreateWaitsForNodesButNotForever) {
 TEST_F(ManagerTest, StopsWhileACallWaits) {
   start();
   auto node = connect();
-  ASSERT_TRUE(node->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
+  ASSERT_TRUE(node->call<wire::RegisterNodeReply>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
   grpc::StatusCode code = grpc::OK;
   std::thread caller([&] {
     admin::CreateTableReply created;
     code = call(&Stub::CreateTable, accounts(), created);
   });
-  ASSERT_TRUE(node->take<wire::InstallTable>().ok());
+  ASSERT_TRUE(node->receive<wire::InstallTable>().ok());
   manager->stop();
   caller.join();
   EXPECT_NE(code, grpc::OK);
 }
 
-TEST_F(ManagerTest, StartTellsWhatIsWrong) {
+TEST_F(ManagerTest, StartNamesTheFault) {
   start();
   ManagerOptions options;
   options.listen = manager->address();

@@ -1,4 +1,4 @@
-"""loam-commit-manager as operators meet it: options, its data folder, signals."""
+"""Tests the program loam-commit-manager: options, its data folder, and signals."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, "common/program")
-import server_frame as frame  # noqa: E402
+import server_program_checks as frame  # noqa: E402
 
 PROGRAM, NODE = sys.argv[1:3]
 LOOPBACK = ["--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"]
@@ -26,20 +26,20 @@ def check_ranges():
 def check_data(folder):
     data = pathlib.Path(folder) / "data"
     with frame.Server(PROGRAM, *LOOPBACK) as manager:
-        frame.expect(any("no --data folder" in line for line in manager.lines), "it says that nothing survives")
+        frame.expect(any("no --data folder" in line for line in manager.lines), "it warns that its state will be lost")
     with frame.Server(PROGRAM, *LOOPBACK, "--data", data) as manager:
         frame.expect_refused(PROGRAM, [*LOOPBACK, "--data", data], frame.FAILED, str(data),
                              f"process {manager.process.pid}")
         manager.process.kill()
         manager.wait()
     with frame.Server(PROGRAM, *LOOPBACK, "--data", data) as manager:
-        frame.expect(manager.end() == frame.STOPPED, "after a kill it starts again")
+        frame.expect(manager.end() == frame.STOPPED, "it starts again after a kill")
     frame.expect_refused(PROGRAM, [*LOOPBACK, "--data", "/proc/self"], frame.BAD_OPTION, "/proc/self")
     frame.expect_refused(PROGRAM, [*LOOPBACK, "--data", data / "missing" / "folder"], frame.BAD_OPTION, "missing")
 
 
 def check_crashes(folder):
-    """A manager that dies anywhere in its first write to the folder leaves one that the next manager takes."""
+    """A manager dies at each step of its first write to the folder. The next manager must start with this folder."""
     for point in ("before", "beside", "written", "renamed", "after"):
         data = pathlib.Path(folder) / point
         env = {**os.environ, "LOAM_PAUSE": f"manager.durable.{point}=kill"}
@@ -62,12 +62,12 @@ def check_full_disk(folder):
         finally:
             node.kill()
             node.wait()
-        frame.expect(code == frame.LOST_PLACE, f"a full disk ends it with 3: {code}")
-        frame.expect(any("make room on that disk" in line for line in manager.lines), f"and says so: {manager.lines}")
+        frame.expect(code == frame.CANNOT_CONTINUE, f"a full disk ends it with exit code 3: {code}")
+        frame.expect(any("make room on that disk" in line for line in manager.lines), f"it logs why: {manager.lines}")
 
 
 def check_log_limit():
-    """A peer that is refused again and again fills no disk: the log tells how often it was."""
+    """A peer that is refused many times does not fill the disk: the log has some of the lines, and counts the others."""
     refused = 500
     version = int(re.search(r"kProtocolVersion = (\d+);", pathlib.Path("common/wire/opcode.h").read_text()).group(1))
     hello = struct.pack("<Q6IQ24x", 0xFF74654E6D616F4C, 64, version, 1, 0, 64 << 10, 16, 16 << 20)
@@ -79,7 +79,7 @@ def check_log_limit():
                 peer.sendall(bytes(16))  # a frame of no bytes
                 while peer.recv(1000):
                     pass
-        frame.expect(manager.end() == frame.STOPPED, "it stands that")
+        frame.expect(manager.end() == frame.STOPPED, "it still serves afterwards")
         shown = [line for line in manager.lines if " closed: kMalformed" in line and "left out" not in line]
         frame.expect(0 < len(shown) < refused / 2, f"{len(shown)} lines of {refused}: {manager.lines}")
         told = [int(found[1]) for line in manager.lines if (found := re.search(r" (\d+) lines left out, such as: ", line))]

@@ -1,4 +1,4 @@
-// What survives a commit manager, and how it ends when its folder fails.
+// The data that survives a commit manager, and its end when its folder fails.
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "commit-manager/src/log/memory_disk.h"
-#include "commit-manager/src/manager/manager_fixture.h"
+#include "commit-manager/testing/manager_fixture.h"
+#include "commit-manager/testing/memory_disk.h"
 
 namespace loam::commit {
 namespace {
@@ -33,11 +33,11 @@ struct RestartTest : ManagerTest {
     return options;
   }
 
-  /// A session of the manager that runs now, once it lets clients in.
-  std::unique_ptr<TestPeer> open_session(wire::SessionOpened& opened) {
+  /// Opens a session when the running manager serves clients.
+  std::unique_ptr<TestPeer> open_session(wire::OpenSessionReply& opened) {
     std::unique_ptr<TestPeer> peer = connect();
     EXPECT_TRUE(peer->until([&] {
-      auto answer = peer->call<wire::SessionOpened>(wire::OpenSession{"test"});
+      auto answer = peer->call<wire::OpenSessionReply>(wire::OpenSession{"test"});
       if (answer.ok()) opened = std::move(answer).value();
       return answer.ok() || answer.code() != StatusCode::kUnavailable;
     }));
@@ -46,10 +46,10 @@ struct RestartTest : ManagerTest {
   }
 
   /// Begins `count` transactions, once the manager has recovered the transactions of earlier epochs.
-  Result<wire::Begun> begin(TestPeer& peer, uint32_t count) {
-    Result<wire::Begun> begun = Status(StatusCode::kTimeout, "never");
+  Result<wire::BeginReply> begin(TestPeer& peer, uint32_t count) {
+    Result<wire::BeginReply> begun = Status(StatusCode::kTimeout, "never");
     (void)peer.until([&] {
-      begun = peer.call<wire::Begun>(wire::Begin{count, false});
+      begun = peer.call<wire::BeginReply>(wire::Begin{count, false});
       return begun.code() != StatusCode::kUnavailable;
     });
     return begun;
@@ -68,7 +68,7 @@ TEST_F(RestartTest, NeverGivesAnIdOrSessionTwice) {
     wanted.core.ids_ahead = 1 + static_cast<uint64_t>(round) * 3;  // also when the bound is met on the way
     start(wanted);
     if (HasFatalFailure()) return;
-    wire::SessionOpened opened;
+    wire::OpenSessionReply opened;
     const auto client = open_session(opened);
     EXPECT_GT(opened.session.value, last_session);
     EXPECT_GT(opened.manager_epoch, last_epoch);
@@ -85,7 +85,7 @@ TEST_F(RestartTest, NeverGivesAnIdOrSessionTwice) {
   }
 }
 
-TEST_F(RestartTest, StartsThatFailTakeNoEpoch) {
+TEST_F(RestartTest, FailedStartsTakeNoEpoch) {
   start(options());
   ManagerOptions other = options();
   other.data = (folder / "other").string();
@@ -103,9 +103,9 @@ TEST_F(RestartTest, StartsThatFailTakeNoEpoch) {
   EXPECT_EQ((*right)->statistics().core.epoch, 1u);
 }
 
-/// A disk that the test keeps.
-struct MemoryStore final : Store {
-  Bytes found() const override { return state; }
+/// A storage that outlives the managers of a test.
+struct MemoryStore final : StableStorage {
+  Bytes stored_state() const override { return state; }
   Status store(Bytes wanted) override {
     if (full) return {StatusCode::kNoSpace, "the disk is full"};
     state.assign(wanted.begin(), wanted.end());
@@ -117,7 +117,7 @@ struct MemoryStore final : Store {
   bool full = false;
 };
 
-TEST_F(RestartTest, KeepsInAStoreWhatItWouldKeepInAFolder) {
+TEST_F(RestartTest, StoreKeepsTheSameAsAFolder) {
   MemoryStore store;
   ManagerOptions wanted = options();
   wanted.store = &store;
@@ -127,7 +127,7 @@ TEST_F(RestartTest, KeepsInAStoreWhatItWouldKeepInAFolder) {
   for (uint64_t round = 1; round <= 3; ++round) {
     start(wanted);
     if (HasFatalFailure()) return;
-    wire::SessionOpened opened;
+    wire::OpenSessionReply opened;
     const auto client = open_session(opened);
     EXPECT_EQ(opened.manager_epoch, round);
     EXPECT_GT(opened.session.value, last_session);
@@ -151,11 +151,11 @@ TEST_F(RestartTest, StateAndCommitLogBelongTogether) {
   wanted.store = &store;
   start(wanted);
   if (HasFatalFailure()) return;
-  wire::SessionOpened opened;
+  wire::OpenSessionReply opened;
   const auto client = open_session(opened);
   const auto begun = begin(*client, 1);
   ASSERT_TRUE(begun.ok()) << begun.status().to_string();
-  ASSERT_TRUE(client->call<wire::Completed>(wire::Complete{{{begun->first_id, true}}}).ok());
+  ASSERT_TRUE(client->call<wire::CompleteReply>(wire::Complete{{{begun->first_id, true}}}).ok());
   manager.reset();
   const Buffer state = std::exchange(store.state, {});
   const auto without = CommitManager::start(wanted);
@@ -167,10 +167,10 @@ TEST_F(RestartTest, StateAndCommitLogBelongTogether) {
   EXPECT_TRUE(CommitManager::start(wanted).ok());
 }
 
-/// A disk that stalls while the test wants it.
-class StallingStore final : public Store {
+/// A storage that stalls on demand.
+class StallingStore final : public StableStorage {
  public:
-  Bytes found() const override { return state_; }
+  Bytes stored_state() const override { return state_; }
   Status store(Bytes wanted) override {
     std::unique_lock lock(mutex_);
     ++entered_;
@@ -211,8 +211,8 @@ TEST_F(RestartTest, ADiskThatStallsStopsNeitherBeginsNorRenewals) {
   wanted.core.client_lease_ns = wanted.core.node_lease_ns = 3'600'000'000'000;
   start(wanted);
   const auto node = connect();
-  ASSERT_TRUE(node->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
-  wire::SessionOpened opened;
+  ASSERT_TRUE(node->call<wire::RegisterNodeReply>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
+  wire::OpenSessionReply opened;
   const auto client = open_session(opened);
   const auto creator = open_session(opened);
   store.stall(true);
@@ -220,20 +220,20 @@ TEST_F(RestartTest, ADiskThatStallsStopsNeitherBeginsNorRenewals) {
                                   Schema::make({{"id", FieldType::kInt64, false}}).value()});
   ASSERT_TRUE(creator->until([&] { return store.stalls(); }));
   for (int i = 0; i < 50; ++i) {
-    const auto begun = client->call<wire::Begun>(wire::Begin{2, true});
+    const auto begun = client->call<wire::BeginReply>(wire::Begin{2, true});
     ASSERT_TRUE(begun.ok()) << begun.status().to_string();
-    ASSERT_TRUE(client->call<wire::Completed>(wire::Complete{{{begun->first_id, true}}}).ok());
-    ASSERT_TRUE(client->call<wire::SessionRenewed>(wire::RenewSession{}).ok());
-    ASSERT_TRUE(node->call<wire::NodeRenewed>(wire::RenewNode{}).ok());
+    ASSERT_TRUE(client->call<wire::CompleteReply>(wire::Complete{{{begun->first_id, true}}}).ok());
+    ASSERT_TRUE(client->call<wire::RenewSessionReply>(wire::RenewSession{}).ok());
+    ASSERT_TRUE(node->call<wire::RenewNodeReply>(wire::RenewNode{}).ok());
   }
   const ManagerStatistics statistics = manager->statistics();
   EXPECT_TRUE(statistics.core.storing);
   EXPECT_EQ(statistics.core.pending_changes, 1u) << "the storage node hears of the table later";
   store.stall(false);
   uint64_t sequence = 0;
-  ASSERT_TRUE(node->take<wire::InstallTable>(&sequence).ok());
-  node->reply(sequence, wire::TableInstalled{});
-  EXPECT_TRUE(creator->take<wire::TableCreated>().ok());
+  ASSERT_TRUE(node->receive<wire::InstallTable>(&sequence).ok());
+  node->reply(sequence, wire::InstallTableReply{});
+  EXPECT_TRUE(creator->receive<wire::CreateTableReply>().ok());
   EXPECT_EQ(manager->statistics().core.sessions, 2u);
 }
 
@@ -302,7 +302,7 @@ TEST_F(RestartTest, EndsItselfWhenItsFolderFails) {
     failure = status;
   };
   start(wanted);
-  wire::SessionOpened opened;
+  wire::OpenSessionReply opened;
   const auto client = open_session(opened);
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   fs::create_symlink("/dev/full", folder / "state.new");
@@ -316,7 +316,7 @@ TEST_F(RestartTest, EndsItselfWhenItsFolderFails) {
   EXPECT_TRUE(client->until([&] { return client->closed().has_value(); })) << "it answers no request any more";
   manager.reset();
   start(options());
-  wire::SessionOpened again;
+  wire::OpenSessionReply again;
   const auto next = open_session(again);
   EXPECT_GT(again.session, opened.session) << "the next one goes on";
 }
@@ -327,7 +327,7 @@ TEST_F(RestartTest, LossesAreAcceptedByAnOperator) {
   wanted.admin_timeout_ns = 10'000'000'000;
   start(wanted);
   const auto first = connect();
-  ASSERT_TRUE(first->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
+  ASSERT_TRUE(first->call<wire::RegisterNodeReply>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
   admin::AcceptLossRequest loss;
   admin::AcceptLossReply accepted;
   loss.set_node(7);
@@ -335,9 +335,9 @@ TEST_F(RestartTest, LossesAreAcceptedByAnOperator) {
   loss.set_node(1);
   EXPECT_EQ(call(&Stub::AcceptLoss, loss, accepted), grpc::INVALID_ARGUMENT) << message;
 
-  // A new start of the same node.
+  // A new process of the same storage node.
   const auto second = connect();
-  const auto registered = second->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1});
+  const auto registered = second->call<wire::RegisterNodeReply>(wire::RegisterNode{"tcp://n:1", "", 1});
   ASSERT_TRUE(registered.ok()) << registered.status().to_string();
   EXPECT_TRUE(registered->memory_lost);
   second->keep_lease();  // the loss counts when the leases of the node's earlier starts have run out
@@ -354,9 +354,9 @@ TEST_F(RestartTest, LossesAreAcceptedByAnOperator) {
     code = stub->AcceptLoss(&context, loss, &accepted).error_code();
   });
   uint64_t sequence = 0;
-  const auto told = second->take<wire::AcceptLoss>(&sequence);
+  const auto told = second->receive<wire::AcceptLoss>(&sequence);
   EXPECT_TRUE(told.ok()) << told.status().to_string();
-  if (told.ok()) second->reply(sequence, wire::LossAccepted{});
+  if (told.ok()) second->reply(sequence, wire::AcceptLossReply{});
   EXPECT_TRUE(second->until(
       [&] { return call(&Stub::ListNodes, admin::ListNodesRequest(), nodes) == grpc::OK && nodes.nodes(0).live(); }));
   operator_thread.join();
@@ -372,7 +372,7 @@ TEST_F(RestartTest, ListsSessions) {
   wanted.admin_listen = "127.0.0.1:0";
   wanted.core.client_lease_ns = 3'600'000'000'000;
   start(wanted);
-  wire::SessionOpened opened;
+  wire::OpenSessionReply opened;
   const auto client = open_session(opened);
   ASSERT_TRUE(begin(*client, 2).ok());
   admin::ListSessionsReply sessions;

@@ -9,16 +9,17 @@
 namespace loam::commit {
 namespace {
 
-/// Beside those of tasks: one sweeps, one closes.
+/// Fibers beside those of attempts and helpers: one sweeps, one closes, and some are spare.
 constexpr size_t kOwnFibers = 5;
 constexpr size_t kStackBytes = 64 * 1024;
+/// Pause before stop() tries again to get a fiber.
 constexpr uint64_t kCallAgainNs = 1'000'000;
 
 }  // namespace
 
 Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
   LOAM_CHECK(options.on_recovered && options.on_swept && options.on_failed, "a recoverer needs its callbacks");
-  LOAM_CHECK(options.parallel > 0, "a recoverer that may not work on anything");
+  LOAM_CHECK(options.parallel > 0, "a recoverer needs at least one attempt at a time");
   rpc::WorkerOptions worker;
   worker.thread_name = "loam-recovery";
   worker.scheme = options.scheme;
@@ -44,7 +45,7 @@ void Recoverer::stop() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopped_, true)) return;
   }
-  // Every fiber may be at work; one ends soon.
+  // All fibers may be in use. One ends soon, because every request has a deadline.
   while (engine_ != nullptr && !worker_->call([this] { engine_->close(); })) sleep_ns(kCallAgainNs);
   worker_->stop();
 }

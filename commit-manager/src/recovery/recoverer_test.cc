@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/recovery/recoverer_fixture.h"
 #include "commit-manager/src/recovery/recovery_attempt.h"
-#include "common/testing/patience.h"
+#include "commit-manager/testing/recoverer_fixture.h"
+#include "common/testing/eventually.h"
 
 namespace loam::commit {
 namespace {
@@ -23,16 +23,17 @@ constexpr uint64_t kNodes = 3;
 constexpr TableId kTable{1024};
 constexpr NodeId kFirst{1}, kSecond{2}, kThird{3};
 
-TEST(TakeCovered, LeavesTheNewestOfEachRecordOnce) {
+TEST(ExtractSuperseded, LeavesTheNewestOfEachRecordOnce) {
   const RecordId a{kTable, Key(1)}, b{kTable, Key(2)}, c{TableId(1025), Key(1)};
   const TransactionId low(5), middle(6), high(7);
-  std::vector<Written> records = {{low, a}, {high, b}, {middle, a}, {low, c}, {high, b}, {high, a}};
-  std::vector<Written> covered = take_covered(records);
-  EXPECT_EQ(records, (std::vector<Written>{{high, a}, {high, b}, {low, c}})) << "in falling order of transactions";
-  EXPECT_EQ(covered, (std::vector<Written>{{middle, a}, {low, a}}));
-  std::vector<Written> last = take_covered(covered);
-  EXPECT_EQ(covered, (std::vector<Written>{{middle, a}}));
-  EXPECT_EQ(last, (std::vector<Written>{{low, a}}));
+  std::vector<WrittenVersion> records = {{low, a}, {high, b}, {middle, a}, {low, c}, {high, b}, {high, a}};
+  std::vector<WrittenVersion> covered = extract_superseded(records);
+  EXPECT_EQ(records, (std::vector<WrittenVersion>{{high, a}, {high, b}, {low, c}}))
+      << "in falling order of transactions";
+  EXPECT_EQ(covered, (std::vector<WrittenVersion>{{middle, a}, {low, a}}));
+  std::vector<WrittenVersion> last = extract_superseded(covered);
+  EXPECT_EQ(covered, (std::vector<WrittenVersion>{{middle, a}}));
+  EXPECT_EQ(last, (std::vector<WrittenVersion>{{low, a}}));
 }
 
 class RecovererTest : public ::testing::Test {
@@ -58,14 +59,14 @@ class RecovererTest : public ::testing::Test {
     } while (nodes_.owner(record) != node);
     return record;
   }
-  void script(std::function<bool(NodeId, Opcode)> which, NodeFate fate) {
+  void script(std::function<bool(NodeId, Opcode)> which, ScriptedAction fate) {
     nodes_.set_script([which = std::move(which), fate](NodeId node, Opcode opcode) {
-      return which(node, opcode) ? fate : NodeFate::kAnswer;
+      return which(node, opcode) ? fate : ScriptedAction::kAnswer;
     });
   }
   bool noted(const std::string& text) {
     return manager_.wait_for([&] {
-      return std::ranges::any_of(manager_.heard.notes,
+      return std::ranges::any_of(manager_.observed.notes,
                                  [&](const std::string& line) { return line.find(text) != std::string::npos; });
     });
   }
@@ -78,16 +79,16 @@ class RecovererTest : public ::testing::Test {
 
 // ---- which writes are undone ---------------------------------------------------------------------------------------
 
-TEST_F(RecovererTest, UndoesWhatASessionHasLeftAndNothingElse) {
+TEST_F(RecovererTest, UndoesOnlyTheTransactionsOfTheSession) {
   DeadClient dead = client(1);
-  const TransactionId committed = dead.leave(true);
-  for (int i = 0; i < 5; ++i) dead.leave(false);
-  dead.change_those_of(committed);
+  const TransactionId committed = dead.run_transaction(true);
+  for (int i = 0; i < 5; ++i) dead.run_transaction(false);
+  dead.overwrite_records_of(committed);
   DeadClient other = client(2);
-  other.leave(false);
+  other.run_transaction(false);
   // The first one was accepted as committed, and the nodes, which do not know it yet, name it.
   const RecoveryTask only = task_of(dead.session(), {std::next(dead.open().begin()), dead.open().end()}, kNodes);
-  ASSERT_FALSE(only.undoes(dead.open().front()));
+  ASSERT_FALSE(only.must_undo(dead.open().front()));
   const ScriptedState expected = nodes_.undone(only);
   ASSERT_NE(expected, nodes_.state());
 
@@ -108,7 +109,7 @@ TEST_F(RecovererTest, UndoesWhatASessionHasLeftAndNothingElse) {
 
 TEST_F(RecovererTest, UndoesAtTheNodesOfTheTaskOnly) {
   DeadClient dead = client(1);
-  dead.leave(false);
+  dead.run_transaction(false);
   RecoveryTask part = task(dead);
   part.nodes = {kSecond};
   const ScriptedState expected = nodes_.undone(part);
@@ -123,27 +124,28 @@ TEST_F(RecovererTest, UndoesAtTheNodesOfTheTaskOnly) {
   EXPECT_EQ(nodes_.state(), ScriptedState());
 }
 
-TEST_F(RecovererTest, ASessionThatHasLeftNothingIsReported) {
+TEST_F(RecovererTest, ReportsSessionWithoutIntents) {
   manager_.start();
   manager_.add(task_of(SessionId(1), {TransactionId(7)}, kNodes));
   ASSERT_TRUE(manager_.wait_until_recovered(SessionId(1), {kFirst, kSecond, kThird}));
 }
 
-// R11: after a restart, and after a loss of power that took the end of the commit log along.
+// A restart after a power cut that has lost the end of the commit log (R11, commit log and restart of the commit
+// manager).
 TEST_F(RecovererTest, UndoesAllEarlierSessionsInFallingOrder) {
   const RecordId record = record_at(kSecond);
   nodes_.put(TransactionId(100), record);
   for (const uint64_t id : {101, 102, 103, 104}) nodes_.write(SessionId(id % 2 + 1), TransactionId(id), record);
   DeadClient dead = client(1);
-  const TransactionId lost = dead.leave(false);
-  const TransactionId logged = dead.leave(false);
+  const TransactionId lost = dead.run_transaction(false);
+  const TransactionId logged = dead.run_transaction(false);
   RecoveryTask all = task_of(SessionId(), {}, kNodes);
   all.committed = std::make_shared<const std::vector<IdRange>>(
       std::vector<IdRange>{{TransactionId(99), TransactionId(100)}, {logged, logged}});
-  all.last_of_earlier = TransactionId(logged.value + 10);
+  all.last_id_of_earlier_epochs = TransactionId(logged.value + 10);
   const RecordId later = record_at(kThird);
   nodes_.write(SessionId(3), TransactionId(logged.value + 11), later);
-  ASSERT_TRUE(all.undoes(lost));
+  ASSERT_TRUE(all.must_undo(lost));
   const ScriptedState expected = nodes_.undone(all);
   ASSERT_TRUE(expected.versions.contains(later));
   ASSERT_EQ(expected.versions.at(record), std::vector{TransactionId(100)});
@@ -166,7 +168,7 @@ TEST_F(RecovererTest, UndoesAllEarlierSessionsInFallingOrder) {
 
 TEST_F(RecovererTest, IndexChangesComeBeforeRecords) {
   DeadClient dead = client(1);
-  for (int i = 0; i < 10; ++i) dead.leave(false);
+  for (int i = 0; i < 10; ++i) dead.run_transaction(false);
   nodes_.set_page_intents(7);
   static_cast<void>(nodes_.take_executed());
   manager_.start();
@@ -229,7 +231,7 @@ TEST_F(RecovererTest, RevertsManyRecordsInBatches) {
 }
 
 // Pages of a session that do not fit into memory together. Versions that cover each other come in different turns.
-TEST_F(RecovererTest, RevertsInTurnsWhatItCannotHoldAtOnce) {
+TEST_F(RecovererTest, RevertsInRoundsWhenTheBufferIsFull) {
   const RecordId record = record_at(kFirst);
   std::vector<TransactionId> ids;
   for (uint64_t id = 1; id <= 4; ++id) {
@@ -240,7 +242,7 @@ TEST_F(RecovererTest, RevertsInTurnsWhatItCannotHoldAtOnce) {
   nodes_.set_page_intents(5);
   static_cast<void>(nodes_.take_executed());
   RecovererOptions options;
-  options.max_held_records = 10;
+  options.max_buffered_records = 10;
   manager_.start(options);
   manager_.add(task_of(SessionId(1), ids, kNodes));
   ASSERT_TRUE(manager_.wait_until_recovered(SessionId(1), {kFirst}));
@@ -260,24 +262,26 @@ TEST_F(RecovererTest, RevertsInTurnsWhatItCannotHoldAtOnce) {
 
 // ---- nodes that do not answer --------------------------------------------------------------------------------------
 
-// R9: a node that does not answer delays the undo of the writes on that node only, however many sessions wait for it.
-TEST_F(RecovererTest, DoesNotWaitForOneNodeWithWhatOthersCanDo) {
+// Leases of storage nodes (R9): a node that does not answer delays the undo of the writes on that node only, however
+// many sessions wait for it.
+TEST_F(RecovererTest, RecoversOtherNodesWhileOneDoesNotAnswer) {
   constexpr uint64_t kSessions = 100;
   uint64_t session = 0;
-  for (const NodeFate fate : {NodeFate::kClose, NodeFate::kIgnore, NodeFate::kUnavailable, NodeFate::kNoRecords}) {
+  for (const ScriptedAction fate :
+       {ScriptedAction::kClose, ScriptedAction::kIgnore, ScriptedAction::kUnavailable, ScriptedAction::kNoRecords}) {
     std::vector<RecoveryTask> tasks;
     for (uint64_t i = 0; i < kSessions; ++i) {
       DeadClient dead = client(++session);
-      dead.leave(false, false);
+      dead.run_transaction(false, false);
       tasks.push_back(task(dead));
     }
     std::atomic<size_t> asked{0};  // relaxed: a count
     nodes_.set_script([&](NodeId node, Opcode) {
-      if (node != kSecond) return NodeFate::kAnswer;
+      if (node != kSecond) return ScriptedAction::kAnswer;
       asked.fetch_add(1, std::memory_order_relaxed);
       return fate;
     });
-    manager_.heard.notes.clear();
+    manager_.observed.notes.clear();
     RecovererOptions options;
     options.parallel = 8;
     manager_.start(options);
@@ -299,8 +303,9 @@ TEST_F(RecovererTest, DoesNotWaitForOneNodeWithWhatOthersCanDo) {
   }
 }
 
-// R27: the records of a node whose index changes cannot be undone are reverted, and the node is not reported.
-TEST_F(RecovererTest, GoesOnWithTheRecordsWhereAnIndexCannotBeReached) {
+// Index entries (R27): the records of a node whose index changes cannot be undone are reverted, and the node is not
+// reported.
+TEST_F(RecovererTest, RevertsRecordsWhenAnIndexIsUnreachable) {
   // The tree was made by its root at the second node. What it names at the others are leaves of other indexes.
   const TableId index = nodes_.index_at(kSecond);
   nodes_.make_tree(index);
@@ -312,7 +317,7 @@ TEST_F(RecovererTest, GoesOnWithTheRecordsWhereAnIndexCannotBeReached) {
   }
   const RecoveryTask all = task_of(SessionId(1), ids, kNodes);
   script([](NodeId node, Opcode opcode) { return node == kSecond && opcode == Opcode::kPlainRead; },
-         NodeFate::kUnavailable);
+         ScriptedAction::kUnavailable);
   manager_.start();
   manager_.add(all);
   ASSERT_TRUE(testing::eventually([&] {
@@ -326,10 +331,10 @@ TEST_F(RecovererTest, GoesOnWithTheRecordsWhereAnIndexCannotBeReached) {
   EXPECT_EQ(nodes_.state(), ScriptedState());
 }
 
-TEST_F(RecovererTest, GoesOnWithTheNextIncarnationOfANode) {
+TEST_F(RecovererTest, ContinuesWithTheNextIncarnation) {
   DeadClient dead = client(1);
-  dead.leave(false);
-  script([](NodeId node, Opcode) { return node == kThird; }, NodeFate::kClose);
+  dead.run_transaction(false);
+  script([](NodeId node, Opcode) { return node == kThird; }, ScriptedAction::kClose);
   manager_.start();
   manager_.add(task(dead));
   ASSERT_TRUE(manager_.wait_until_recovered(dead.session(), {kFirst}));
@@ -341,10 +346,10 @@ TEST_F(RecovererTest, GoesOnWithTheNextIncarnationOfANode) {
   EXPECT_EQ(nodes_.state(), ScriptedState());
 }
 
-// R10: it names nothing, because it has forgotten everything.
-TEST_F(RecovererTest, DoesNotBelieveANodeThatHasLostItsMemory) {
+// A node without its records names no intent, which proves nothing (R10, cluster identity and incarnations).
+TEST_F(RecovererTest, IgnoresIntentsOfANodeWithLostMemory) {
   DeadClient dead = client(1);
-  dead.leave(false);
+  dead.run_transaction(false);
   nodes_.restart(kThird, wire::NodeState::kLost);
   manager_.start();
   manager_.add(task(dead));
@@ -357,8 +362,8 @@ TEST_F(RecovererTest, DoesNotBelieveANodeThatHasLostItsMemory) {
 
 // ---- answers that say no -------------------------------------------------------------------------------------------
 
-// R8: what another version covers is not undone. Nothing else is held up by it.
-TEST_F(RecovererTest, TriesAgainWhatIsCoveredAndSaysSo) {
+// A covered version is not reverted (R8, completion by the owner, recovery after the fence). It delays nothing else.
+TEST_F(RecovererTest, RetriesCoveredVersionAndLogsIt) {
   const RecordId covered = record_at(kFirst), other = record_at(kFirst);
   for (const RecordId& record : {covered, other}) nodes_.write(SessionId(1), TransactionId(7), record);
   nodes_.put(TransactionId(9), covered);
@@ -374,12 +379,12 @@ TEST_F(RecovererTest, TriesAgainWhatIsCoveredAndSaysSo) {
   EXPECT_EQ(nodes_.state(), ScriptedState());
 }
 
-// R30.
+// A revert in a dropped table succeeds without an effect (R30, table creation and drop).
 TEST_F(RecovererTest, ADroppedTableCountsAsDone) {
   DeadClient dead = client(1);
-  dead.leave(false);
+  dead.run_transaction(false);
   script([](NodeId, Opcode opcode) { return opcode == Opcode::kRevert || opcode == Opcode::kPlainRead; },
-         NodeFate::kNoTable);
+         ScriptedAction::kNoTable);
   // Removes the tables' index nodes and versions from the scripted nodes. Otherwise the fixture would count them as
   // left when the task is reported.
   for (const TableId index : indexes_) nodes_.drop_index(index);
@@ -394,17 +399,18 @@ TEST_F(RecovererTest, ADroppedTableCountsAsDone) {
 
 TEST_F(RecovererTest, AnIndexThatIsLostCountsAsDone) {
   DeadClient dead = client(1);
-  dead.leave(false);
+  dead.run_transaction(false);
   for (const TableId index : indexes_) nodes_.drop_index(index);  // its nodes are not there, and their table is
   manager_.start();
   manager_.add(task(dead));
   ASSERT_TRUE(manager_.wait_until_recovered(task(dead)));
 }
 
-TEST_F(RecovererTest, ANodeWhoseAnswersMakeNoSenseIsAskedAgain) {
+TEST_F(RecovererTest, RetriesAfterMalformedReplies) {
   DeadClient dead = client(1);
-  dead.leave(false);
-  script([](NodeId node, Opcode opcode) { return node == kFirst && opcode == Opcode::kIntents; }, NodeFate::kMalformed);
+  dead.run_transaction(false);
+  script([](NodeId node, Opcode opcode) { return node == kFirst && opcode == Opcode::kIntents; },
+         ScriptedAction::kMalformed);
   manager_.start();
   manager_.add(task(dead));
   ASSERT_TRUE(manager_.wait_until_recovered(dead.session(), {kSecond, kThird}));
@@ -418,13 +424,13 @@ TEST_F(RecovererTest, ANodeWhoseAnswersMakeNoSenseIsAskedAgain) {
 
 TEST_F(RecovererTest, EndsWhenItIsFenced) {
   DeadClient dead = client(1);
-  dead.leave(false);
+  dead.run_transaction(false);
   const ScriptedState before = nodes_.state();
   nodes_.fence();
   manager_.start();
   manager_.add(task(dead));
-  ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.failed.has_value(); }));
-  EXPECT_TRUE(*manager_.heard.failed == StatusCode::kFenced) << manager_.heard.failed->to_string();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.observed.failed.has_value(); }));
+  EXPECT_TRUE(*manager_.observed.failed == StatusCode::kFenced) << manager_.observed.failed->to_string();
   manager_.add(task(dead));
   manager_.stop();
   EXPECT_EQ(manager_.statistics().running, 0u);
@@ -433,18 +439,18 @@ TEST_F(RecovererTest, EndsWhenItIsFenced) {
 }
 
 // At every kind of request in turn the recoverer is fenced; the next one ends what it has left.
-TEST_F(RecovererTest, EndsWhenItIsFencedInBetween) {
+TEST_F(RecovererTest, StopsWhenFencedDuringAnAttempt) {
   uint64_t session = 0;
   for (const Opcode kind : {Opcode::kIntents, Opcode::kPlainRead, Opcode::kPlainWrite, Opcode::kRevert}) {
     DeadClient dead = client(++session);
-    for (int i = 0; i < 4; ++i) dead.leave(false);
-    script([kind](NodeId, Opcode opcode) { return opcode == kind; }, NodeFate::kFenced);
+    for (int i = 0; i < 4; ++i) dead.run_transaction(false);
+    script([kind](NodeId, Opcode opcode) { return opcode == kind; }, ScriptedAction::kFenced);
     manager_.start();
     manager_.add(task(dead));
-    ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.failed.has_value(); }));
-    EXPECT_TRUE(*manager_.heard.failed == StatusCode::kFenced) << manager_.heard.failed->to_string();
+    ASSERT_TRUE(manager_.wait_for([&] { return manager_.observed.failed.has_value(); }));
+    EXPECT_TRUE(*manager_.observed.failed == StatusCode::kFenced) << manager_.observed.failed->to_string();
     manager_.stop();
-    manager_.heard.failed.reset();
+    manager_.observed.failed.reset();
     nodes_.set_script({});
     manager_.start();
     manager_.add(task(dead));
@@ -458,12 +464,12 @@ TEST_F(RecovererTest, EndsWhenItIsFencedInBetween) {
 TEST_F(RecovererTest, CanBeStoppedAnywhere) {
   for (size_t victim = 0;; ++victim) {
     DeadClient dead = client(victim + 1);
-    dead.change_those_of(dead.leave(true));
-    dead.leave(false);
+    dead.overwrite_records_of(dead.run_transaction(true));
+    dead.run_transaction(false);
     const ScriptedState expected = nodes_.undone(task(dead));
     std::atomic<size_t> seen{0};  // relaxed: a count, and the lock of the nodes orders the rest
     nodes_.set_script([&](NodeId, Opcode) {
-      return seen.fetch_add(1, std::memory_order_relaxed) < victim ? NodeFate::kAnswer : NodeFate::kIgnore;
+      return seen.fetch_add(1, std::memory_order_relaxed) < victim ? ScriptedAction::kAnswer : ScriptedAction::kIgnore;
     });
     manager_.start();
     manager_.add(task(dead));
@@ -489,8 +495,8 @@ TEST_F(RecovererTest, MayMeetAnotherOne) {
   ScriptedState expected;
   for (uint64_t session = 1; session <= 50; ++session) {
     DeadClient dead = client(session);
-    dead.change_those_of(dead.leave(true));
-    dead.leave(false);
+    dead.overwrite_records_of(dead.run_transaction(true));
+    dead.run_transaction(false);
     tasks.push_back(task(dead));
   }
   for (const RecoveryTask& task : tasks) {
@@ -508,7 +514,7 @@ TEST_F(RecovererTest, MayMeetAnotherOne) {
   for (const RecoveryTask& task : tasks) {
     ASSERT_TRUE(manager_.wait_until_recovered(task));
     ASSERT_TRUE(second.wait_until_recovered(task));
-    EXPECT_EQ(nodes_.left(task), "");
+    EXPECT_EQ(nodes_.find_not_undone(task), "");
   }
   EXPECT_EQ(nodes_.state().versions, expected.versions);
   second.stop();
@@ -523,14 +529,14 @@ TEST_F(RecovererTest, WorksOnAFewOfManyTasksAtATime) {
   std::vector<RecoveryTask> tasks;
   for (uint64_t session = 1; session <= kTasks; ++session) {
     DeadClient dead(nodes_, SessionId(session), {indexes_[0]});
-    dead.leave(false);
+    dead.run_transaction(false);
     tasks.push_back(task(dead));
   }
   // The first node answers nothing, so that no task ends.
   std::atomic<size_t> asked{0};  // relaxed: a count
   nodes_.set_script([&](NodeId node, Opcode opcode) {
     if (node == kFirst && opcode == Opcode::kIntents) asked.fetch_add(1, std::memory_order_relaxed);
-    return node == kFirst && opcode == Opcode::kIntents ? NodeFate::kIgnore : NodeFate::kAnswer;
+    return node == kFirst && opcode == Opcode::kIntents ? ScriptedAction::kIgnore : ScriptedAction::kAnswer;
   });
   RecovererOptions options;
   options.parallel = kParallel;
@@ -556,7 +562,7 @@ TEST_F(RecovererTest, CanBeStoppedAfterASweepThatThrew) {
   manager_.start();
   for (int sweeps = 1; sweeps <= 2; ++sweeps) {
     manager_.recoverer().sweep({});
-    ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.sweeps == sweeps; }));
+    ASSERT_TRUE(manager_.wait_for([&] { return manager_.observed.sweeps == sweeps; }));
   }
   manager_.stop();
   EXPECT_EQ(manager_.statistics().sweeps, 2u);

@@ -1,4 +1,6 @@
-// One attempt to undo what ended sessions have left at storage nodes [R2, R8, R9, R11, R27, R30].
+// One attempt of the recoverer at a task: it undoes what it can at the storage nodes of the task [R2, abort order;
+// R8, completion by the owner, recovery after the fence; R9, leases of storage nodes; R11, commit log and restart of
+// the commit manager; R27, index entries; R30, table creation and drop].
 #pragma once
 
 #include <cstddef>
@@ -16,84 +18,85 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// Records of one Revert message: a node's batch stays short.
+/// Upper bound on the records of one Revert message, which keeps a node's batch short.
 inline constexpr size_t kRevertBatchRecords = 1'024;
-/// Revert messages of one task that are under way to one node at a time.
+/// Upper bound on the Revert messages of one task that are under way to one node.
 inline constexpr size_t kRevertsInFlight = 16;
 
-/// What an attempt came to at one of its nodes.
+/// The result of an attempt at one node of its task.
 struct NodeOutcome {
   NodeId node;
-  Status status;      ///< ok: nothing is left there
-  NodeId blocked_by;  ///< whose silence or refusal was the reason, if it was a node's
+  Status status;      ///< ok: no intent of the task is left there
+  NodeId blocked_by;  ///< the node that did not answer or refused; 0: the reason was no node
 };
 
-/// A version of a record that is to be reverted.
-struct Written {
+/// A version of a record that has to be reverted.
+struct WrittenVersion {
   TransactionId transaction;
   wire::RecordId record;
 
-  auto operator<=>(const Written&) const = default;
+  auto operator<=>(const WrittenVersion&) const = default;
 };
-static_assert(sizeof(Written) == 24);
+static_assert(sizeof(WrittenVersion) == 24);
 
-/// Leaves the newest version of each record in `records`, in falling order of transactions, each once, and returns the
-/// others: they are reverted when these are answered (R8).
-std::vector<Written> take_covered(std::vector<Written>& records);
+/// Keeps the newest version of each record in `records`, once and in falling order of transactions, and returns the
+/// others. The caller reverts those after the storage node has answered for the newest ones (R8).
+std::vector<WrittenVersion> extract_superseded(std::vector<WrittenVersion>& records);
 
-/// One attempt at one task, in one fiber and its helpers: as much as can be undone.
+/// One attempt at one task. It runs in one fiber with helper fibers, and undoes as much as it can:
 ///
-///     every node's intents, page by page: index changes are undone at once, records gathered
-///     every node's records: reverted, the newest version of each first
-///     again, if there are further pages
+///     1. read the intents of every node, page by page; undo index changes at once, collect records
+///     2. revert the records of every node, the newest version of each record first
+///     3. repeat if there are further pages
 ///
-/// There are further pages only if the recoverer held RecovererOptions::max_held_records. So index changes come before
-/// all records of the task, except in a huge one. That order saves others' conflicts; safety does not depend on it
-/// (R27). Versions that cover each other need not be in one turn either: the node refuses to revert the lower one, and
-/// the next attempt finds the upper one gone.
+/// There are further pages only if the recoverer held RecovererOptions::max_buffered_records. So all index changes of
+/// a task are undone before its records, except in a huge task. A claimed record keeps other transactions away from
+/// its index entries, so this order saves them conflicts; safety does not depend on it (R27). Versions that cover
+/// each other may also come in different rounds: the node refuses to revert the lower one, and the next attempt finds
+/// the upper one gone.
 ///
-/// A node that does not answer, or refuses to revert a record, keeps nothing else from being undone (R9). A node is
-/// done when each intent of the task that it named is undone.
+/// A node that does not answer, or refuses to revert a record, does not stop the undo of anything else (R9). A node
+/// is done when each intent of the task that it named is undone.
 ///
-/// **Why every step may be repeated, arrive late, or meet another recoverer's.** The sessions are fenced at the nodes
-/// of the task, and their transactions are aborted for good: intents that are undone come never back. A revert names a
-/// transaction, and ids are never reused: one that arrives late finds nothing, and takes nothing else off. A write of
-/// an index's node is by exact version, and versions never come back (R21): one that arrives late changes nothing, or
-/// does what it would have done before. A node keeps its intents until a publication says that their transactions are
-/// complete (R5), so every attempt is told all of them.
+/// **Why every step may be repeated, arrive late, or meet the same step of another recoverer.** The sessions are
+/// fenced at the nodes of the task and their transactions are aborted for good, so no undone intent comes back. A
+/// revert names a transaction, and ids are never reused: a late revert finds nothing, and removes no other version. A
+/// write of a tree node is conditional on its exact version, and versions never come back (R21): a late write changes
+/// nothing, or does what it would have done before. A node keeps its intents until a publication says that their
+/// transactions are complete (R5), so every attempt gets all of them.
 class RecoveryAttempt {
  public:
   RecoveryAttempt(RecoveryEngine& engine, const RecoveryTask& task);
   RecoveryAttempt(const RecoveryAttempt&) = delete;
   RecoveryAttempt& operator=(const RecoveryAttempt&) = delete;
 
-  /// In a fiber, once. One outcome for each node of the task.
+  /// Runs the attempt; called once, in a fiber. Returns one outcome for each node of the task.
   std::vector<NodeOutcome> run();
 
  private:
   /// Progress of the attempt at one node of the task.
-  struct Part {
-    Part(RecoveryEngine& owner, NodeId node);
-    ~Part();
-    Part(const Part&) = delete;
-    Part& operator=(const Part&) = delete;
+  struct NodePart {
+    NodePart(RecoveryEngine& owner, NodeId node);
+    ~NodePart();
+    NodePart(const NodePart&) = delete;
+    NodePart& operator=(const NodePart&) = delete;
 
     RecoveryEngine& engine;
     NodeOutcome outcome;
-    wire::IntentPosition end;  ///< of the pages read
-    bool more = true;          ///< there may be others
-    std::vector<Written> records;
-    size_t held = 0;  ///< records that the engine counts
+    wire::IntentPosition end;  ///< end of the pages read so far
+    bool more = true;          ///< there may be further pages
+    std::vector<WrittenVersion> records;
+    size_t buffered = 0;  ///< records counted by RecoveryEngine::reserve_records()
   };
-  struct Sent;
+  struct RevertCall;
 
-  void read(Part& part);
-  Status take(Part& part, const wire::IntentsReply& page);
-  void revert(Part& part);
-  /// Records of which each is named once. False: the node does not answer.
-  bool revert(Part& part, const std::vector<Written>& records);
-  bool finish(Part& part, Sent& sent);
-  void put_off(Part& part, NodeId by, const Status& status);
+  void read_intents(NodePart& part);
+  Status process_page(NodePart& part, const wire::IntentsReply& page);
+  void revert(NodePart& part);
+  /// Reverts `records`, which name each record once. False: the node does not answer.
+  bool revert(NodePart& part, const std::vector<WrittenVersion>& records);
+  bool process_revert_reply(NodePart& part, RevertCall& sent);
+  void fail_part(NodePart& part, NodeId by, const Status& status);
 
   RecoveryEngine& engine_;
   const RecoveryTask& task_;

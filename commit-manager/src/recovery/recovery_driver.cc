@@ -10,7 +10,7 @@
 namespace loam::commit {
 namespace {
 
-/// Adds the counters, and takes the levels over.
+/// Adds the counters of `from`, and replaces the levels by those of `from`.
 void add(RecoveryStatistics& to, const RecoveryStatistics& from) {
   statistics::for_each_field(from, [&](const auto& field, uint64_t value) {
     to.*(field.member) = value + (field.kind == statistics::Kind::kCounter ? to.*(field.member) : 0);
@@ -20,7 +20,8 @@ void add(RecoveryStatistics& to, const RecoveryStatistics& from) {
 
 }  // namespace
 
-RecoveryDriver::RecoveryDriver(StartRecovery start, Clock clock, std::function<void()> wake, uint64_t sweep_interval_ns)
+RecoveryDriver::RecoveryDriver(RecoveryWorkerFactory start, Clock clock, std::function<void()> wake,
+                               uint64_t sweep_interval_ns)
     : start_(std::move(start)), clock_(std::move(clock)), sweep_interval_ns_(sweep_interval_ns) {
   inbox_->wake = std::move(wake);
 }
@@ -30,16 +31,16 @@ RecoveryDriver::~RecoveryDriver() {
     const std::scoped_lock lock(inbox_->mutex);
     inbox_->wake = nullptr;
   }
-  for (auto& [number, thread] : ending_) thread.join();
+  for (auto& [number, thread] : destroying_threads_) thread.join();
 }
 
 void RecoveryDriver::step(Core& core, bool changed) {
   const uint64_t now_ns = clock_();
-  if (worker_ != nullptr && Env::rare("manager.recovery.recoverer_fails")) {
-    inbox_->leave({Note::Kind::kFailed, starts_, {}, {StatusCode::kFenced, "its time is over"}});
+  if (worker_ != nullptr && Env::buggify("manager.recovery.recoverer_fails")) {
+    inbox_->post({WorkerReport::Kind::kFailed, worker_number_, {}, {StatusCode::kFenced, "its time is over"}});
   }
-  take_notes(core, now_ns);
-  if (!ending_.empty()) join_ended();
+  process_reports(core, now_ns);
+  if (!destroying_threads_.empty()) join_ended();
   check_wanted_ = check_wanted_ || changed;
   if (now_ns < next_deadline_ns()) return;
   check_wanted_ = false;
@@ -50,77 +51,77 @@ void RecoveryDriver::step(Core& core, bool changed) {
 
 uint64_t RecoveryDriver::next_deadline_ns() const {
   uint64_t next = check_wanted_ ? check_ns_ : UINT64_MAX;
-  // A node that comes back is no change that has to be met at once, but one that is met.
-  if (works()) next = std::min(next, std::max(check_ns_, catalog_ns_));
+  // While there is work, the catalog is refreshed at intervals: no event tells that a storage node has returned.
+  if (has_work()) next = std::min(next, std::max(check_ns_, catalog_ns_));
   if (sweep_due_) next = std::min(next, std::max(check_ns_, sweep_ns_));
   return next;
 }
 
-void RecoveryDriver::Inbox::leave(Note note) {
+void RecoveryDriver::Inbox::post(WorkerReport report) {
   const std::scoped_lock lock(mutex);
   if (!wake) return;
-  notes.push_back(std::move(note));
-  if (notes.size() == 1) wake();
+  reports.push_back(std::move(report));
+  if (reports.size() == 1) wake();
 }
 
-void RecoveryDriver::take_notes(Core& core, uint64_t now_ns) {
-  std::vector<Note> notes;
+void RecoveryDriver::process_reports(Core& core, uint64_t now_ns) {
+  std::vector<WorkerReport> reports;
   {
     const std::scoped_lock lock(inbox_->mutex);
-    notes.swap(inbox_->notes);
+    reports.swap(inbox_->reports);
   }
-  for (const Note& note : notes) take_note(core, note, now_ns);
-  if (!notes.empty()) check_wanted_ = true;
+  for (const WorkerReport& report : reports) process_report(core, report, now_ns);
+  if (!reports.empty()) check_wanted_ = true;
 }
 
-void RecoveryDriver::take_note(Core& core, const Note& note, uint64_t now_ns) {
-  const bool current = worker_ != nullptr && note.worker == starts_;
-  switch (note.kind) {
-    case Note::Kind::kRecovered:
-      core.recovered(note.task, now_ns);
+void RecoveryDriver::process_report(Core& core, const WorkerReport& report, uint64_t now_ns) {
+  const bool current = worker_ != nullptr && report.worker == worker_number_;
+  switch (report.kind) {
+    case WorkerReport::Kind::kRecovered:
+      core.complete_recovery(report.task, now_ns);
       if (current) {
-        for (const NodeId node : note.task.nodes) given_.erase({note.task.session, node});
+        for (const NodeId node : report.task.nodes) dispatched_.erase({report.task.session, node});
       } else {
         Env::probe("manager.recovery.told_by_replaced");
       }
       break;
-    case Note::Kind::kSwept:
+    case WorkerReport::Kind::kSwept:
       if (!current || !sweeping_) break;
       sweep_ns_ = now_ns + sweep_interval_ns_;
-      if (note.status.ok()) {
+      if (report.status.ok()) {
         Env::probe("manager.recovery.swept");
-        core.swept(*sweeping_);
+        core.complete_sweep(*sweeping_);
       } else {
-        log_info("recovery: the sweep of the indexes is repeated: " + note.status.to_string());
+        log_info("recovery: the sweep of the indexes failed and is repeated: " + report.status.to_string());
       }
       sweeping_.reset();
       break;
-    case Note::Kind::kFailed:
+    case WorkerReport::Kind::kFailed:
       if (!current) break;
       Env::probe("manager.recovery.recoverer_failed");
-      log_warning("recovery: the recoverer ends, another one follows: " + note.status.to_string());
+      log_warning("recovery: the recoverer failed and is replaced: " + report.status.to_string());
       end_worker(now_ns);
       break;
   }
 }
 
 std::vector<RecoveryTask> RecoveryDriver::new_tasks(const Core& core) const {
-  std::vector<RecoveryTask> tasks = core.recovery_tasks(given_.size() + kTasksAtATime);
+  std::vector<RecoveryTask> tasks = core.recovery_tasks(dispatched_.size() + kMaxTaskBatch);
   for (RecoveryTask& task : tasks) {
-    std::erase_if(task.nodes, [&](NodeId node) { return given_.contains({task.session, node}); });
+    std::erase_if(task.nodes, [&](NodeId node) { return dispatched_.contains({task.session, node}); });
   }
   std::erase_if(tasks, [](const RecoveryTask& task) { return task.nodes.empty(); });
   return tasks;
 }
 
 void RecoveryDriver::check(Core& core, uint64_t now_ns) {
-  if (gave_up(now_ns)) return;
+  if (replace_if_stuck(now_ns)) return;
   std::vector<RecoveryTask> tasks = new_tasks(core);
   const FencedSessions* const fenced = sweeping_ ? nullptr : core.sweep_due();
   std::optional<FencedSessions> sweep;
   if (fenced != nullptr && now_ns >= sweep_ns_) sweep = *fenced;
   sweep_due_ = fenced != nullptr && !sweep;
-  if (tasks.empty() && !sweep && !works()) return;
+  if (tasks.empty() && !sweep && !has_work()) return;
   if (worker_ == nullptr && !start_worker(core, now_ns)) return;
   refresh_catalog(core, now_ns);
   if (sweep) {
@@ -130,7 +131,7 @@ void RecoveryDriver::check(Core& core, uint64_t now_ns) {
   if (tasks.empty()) return;
   check_wanted_ = true;  // there may be more
   for (const RecoveryTask& task : tasks) {
-    for (const NodeId node : task.nodes) given_.emplace(task.session, node);
+    for (const NodeId node : task.nodes) dispatched_.emplace(task.session, node);
   }
   worker_->add(std::move(tasks));
 }
@@ -140,24 +141,25 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   if (now_ns < start_ns_) return false;
   start_ns_ = now_ns + kRetryStartNs;
   RecovererOptions options;
-  options.session = core.open_recoverer(now_ns);
-  if (options.session == SessionId()) return false;  // no number is reserved on the disk, or the manager stops
+  options.session = core.open_recoverer_session(now_ns);
+  if (options.session == SessionId())
+    return false;  // the stored bound of session numbers is reached, or the disk failed
   options.manager_epoch = core.statistics().epoch;
   options.cluster = core.cluster();
-  const uint64_t number = ++starts_;
+  const uint64_t number = ++worker_number_;
   options.on_recovered = [inbox = inbox_, number](const RecoveryTask& task) {
-    inbox->leave({Note::Kind::kRecovered, number, task, {}});
+    inbox->post({WorkerReport::Kind::kRecovered, number, task, {}});
   };
   options.on_swept = [inbox = inbox_, number](const Status& status) {
-    inbox->leave({Note::Kind::kSwept, number, {}, status});
+    inbox->post({WorkerReport::Kind::kSwept, number, {}, status});
   };
   options.on_failed = [inbox = inbox_, number](const Status& status) {
-    inbox->leave({Note::Kind::kFailed, number, {}, status});
+    inbox->post({WorkerReport::Kind::kFailed, number, {}, status});
   };
-  options.on_note = [](std::string_view line) { log_info("recovery: " + std::string(line)); };
+  options.on_log_line = [](std::string_view line) { log_info("recovery: " + std::string(line)); };
   auto started = start_(std::move(options));
   if (!started.ok()) {
-    log_error("recovery: the recoverer cannot start, and is tried again: " + started.status().to_string());
+    log_error("recovery: the recoverer cannot start; the next try follows: " + started.status().to_string());
     return false;
   }
   worker_ = std::move(started).value();
@@ -165,19 +167,20 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
 }
 
 void RecoveryDriver::end_worker(uint64_t now_ns) {
-  add(ended_, worker_->statistics());
-  end_elsewhere(std::move(worker_));
-  forget_worker(now_ns);
+  add(past_statistics_, worker_->statistics());
+  destroy_in_background(std::move(worker_));
+  reset_worker_state(now_ns);
 }
 
-/// Its end waits for its thread, which may be waiting itself. Its late reports reach the core, or are dropped.
-void RecoveryDriver::end_elsewhere(std::unique_ptr<RecoveryWorker> worker) {
+/// Destroys a recoverer on a thread of its own: the destructor waits for the recoverer's thread, which may wait for a
+/// node. Late reports reach the core, or are dropped with the inbox.
+void RecoveryDriver::destroy_in_background(std::unique_ptr<RecoveryWorker> worker) {
   const auto last = std::make_shared<std::unique_ptr<RecoveryWorker>>(std::move(worker));
-  ending_.emplace(starts_, Thread("loam-ending", [last, inbox = inbox_, number = starts_] {
-                    last->reset();
-                    const std::scoped_lock lock(inbox->mutex);
-                    inbox->ended.push_back(number);
-                  }));
+  destroying_threads_.emplace(worker_number_, Thread("loam-ending", [last, inbox = inbox_, number = worker_number_] {
+                                last->reset();
+                                const std::scoped_lock lock(inbox->mutex);
+                                inbox->ended.push_back(number);
+                              }));
 }
 
 void RecoveryDriver::join_ended() {
@@ -186,45 +189,45 @@ void RecoveryDriver::join_ended() {
     const std::scoped_lock lock(inbox_->mutex);
     ended.swap(inbox_->ended);
   }
-  for (const uint64_t number : ended) ending_.extract(number).mapped().join();
+  for (const uint64_t number : ended) destroying_threads_.extract(number).mapped().join();
 }
 
-void RecoveryDriver::forget_worker(uint64_t now_ns) {
-  given_.clear();
+void RecoveryDriver::reset_worker_state(uint64_t now_ns) {
+  dispatched_.clear();
   sweeping_.reset();
-  watch_ns_ = 0;
+  next_watchdog_ns_ = 0;
   catalog_version_ = 0;
   catalog_ns_ = 0;
   start_ns_ = now_ns + kRestartNs;
-  check_wanted_ = true;  // what it had is for the next one, whether or not anything else happens
+  check_wanted_ = true;  // the next recoverer gets the unfinished work even if nothing else happens
 }
 
-bool RecoveryDriver::gave_up(uint64_t now_ns) {
-  if (worker_ == nullptr || !works()) {
-    watch_ns_ = 0;
+bool RecoveryDriver::replace_if_stuck(uint64_t now_ns) {
+  if (worker_ == nullptr || !has_work()) {
+    next_watchdog_ns_ = 0;
     return false;
   }
-  if (now_ns < watch_ns_) return false;
-  const bool first = std::exchange(watch_ns_, now_ns + kWatchNs) == 0;
+  if (now_ns < next_watchdog_ns_) return false;
+  const bool first = std::exchange(next_watchdog_ns_, now_ns + kWatchdogIntervalNs) == 0;
   const RecoveryStatistics seen = worker_->statistics();
-  worker_->add({});  // a thread that works makes a round of it
+  worker_->add({});  // causes a poll round if the thread does not hang
   const bool turned = std::exchange(rounds_, seen.rounds) != seen.rounds;
-  silent_looks_ = first || turned ? 0 : silent_looks_ + 1;
+  stalled_checks_ = first || turned ? 0 : stalled_checks_ + 1;
   const uint64_t done = seen.tasks + seen.intents + seen.reverted + seen.index_changes + seen.repeated;
   const bool progress = std::exchange(progress_, done) != done;
-  const bool waits = sweeping_ || !seen.waiting.empty();  // a pass over tables takes as long as it takes
-  idle_looks_ = first || progress || waits ? 0 : idle_looks_ + 1;
-  if (silent_looks_ >= kSilentLooks) {
-    log_error("recovery: the recoverer's thread hangs; it is left where it is, and another one follows");
-    // Ending it would mean waiting for it. Its later reports go to the core.
+  const bool waits = sweeping_ || !seen.waiting.empty();  // a sweep reports no progress and may take long
+  idle_checks_ = first || progress || waits ? 0 : idle_checks_ + 1;
+  if (stalled_checks_ >= kMaxStalledChecks) {
+    log_error("recovery: the recoverer's thread hangs; it is abandoned, and another recoverer starts");
+    // The destructor would wait for the thread, so the object is leaked. Its late reports still go to the core.
     static std::vector<std::unique_ptr<RecoveryWorker>>& hanging = *new std::vector<std::unique_ptr<RecoveryWorker>>;
     hanging.push_back(std::move(worker_));
-    forget_worker(now_ns);
+    reset_worker_state(now_ns);
     return true;
   }
-  if (idle_looks_ >= kIdleLooks) {
-    log_error("recovery: the recoverer has " + std::to_string(given_.size()) +
-              " tasks and ends none, though no node is away; another one follows");
+  if (idle_checks_ >= kMaxIdleChecks) {
+    log_error("recovery: the recoverer has " + std::to_string(dispatched_.size()) +
+              " tasks and finishes none, although no storage node is away; another recoverer starts");
     end_worker(now_ns);
     return true;
   }
@@ -232,8 +235,8 @@ bool RecoveryDriver::gave_up(uint64_t now_ns) {
 }
 
 void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
-  // The first task after a quiet time finds the catalog of this moment.
-  if (now_ns < catalog_ns_ && works()) return;
+  // The first task after an idle time always gets the present catalog.
+  if (now_ns < catalog_ns_ && has_work()) return;
   catalog_ns_ = now_ns + kCatalogNs;
   wire::Catalog catalog = core.catalog_for_recovery();
   if (catalog.version == catalog_version_) return;
@@ -242,11 +245,11 @@ void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
 }
 
 RecoveryStatistics RecoveryDriver::statistics() const {
-  RecoveryStatistics all = ended_;
+  RecoveryStatistics all = past_statistics_;
   all.queued = all.running = 0;
   all.waiting.clear();
   if (worker_ != nullptr) add(all, worker_->statistics());
-  all.starts = starts_;
+  all.starts = worker_number_;
   return all;
 }
 

@@ -1,4 +1,4 @@
-// Between the commit manager's core and its recoverer.
+// The link between the core of the commit manager and its recoverer.
 #pragma once
 
 #include <cstdint>
@@ -19,108 +19,112 @@
 
 namespace loam::commit {
 
-using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(RecovererOptions)>;
+/// Starts a recoverer, or a stand-in for tests.
+using RecoveryWorkerFactory = std::function<Result<std::unique_ptr<RecoveryWorker>>(RecovererOptions)>;
 
-/// Role: gives the recoverer what the core wants recovered [R8, R11, docs/decisions/0021-the-commit-manager-decides.md]
-/// or swept [R31], and tells the core what became of it. The recoverer is started when there is something to do for the
-/// first time, with a session of its own; one that fails is replaced by one with the next session, which is given
-/// everything again.
+/// Passes recovery tasks [R8, completion by the owner, recovery after the fence; R11, commit log and restart of the
+/// commit manager; docs/decisions/0021-the-commit-manager-decides.md] and sweeps [R31, structure changes of the
+/// Bd-tree] from the core to the recoverer, and its reports back to the core. It starts a recoverer, with a session
+/// of its own, when the first work appears. A recoverer that fails is replaced by one with the next session, which
+/// gets all unfinished work again.
 ///
-/// Owner: CommitManager. Threads: the server's; only the recoverer's callbacks come from elsewhere, and they leave a
-/// note and call `wake`.
+/// Owner: CommitManager. Threads: the server thread calls all functions. The callbacks of the recoverer come from its
+/// own thread; they leave a report in the inbox and call `wake`.
 ///
 /// Invariants:
-/// 1. A recoverer is given each node of a session once, until it reports that node.
-/// 2. The core gets every report, also a late one of a recoverer that was replaced. Writes that such a recoverer has
-///    undone at a node stay undone: the session can write nothing there any more, and no other recoverer brings
-///    anything back. The core itself ignores reports about a node that was started anew.
-/// 3. The next recoverer starts without a look at the one before, and the two may work at one time: every step of a
-///    recovery may be repeated, arrive late, or meet another recoverer's (RecoveryAttempt). The session of the one
-///    before is fenced so that it ends, and so that nodes of indexes that it has left half made are swept.
-/// 4. A recoverer that hangs is left alone, and one that ends does so on a thread of its own: the server's thread waits
-///    neither for a recoverer nor for a node.
+/// 1. A recoverer gets each node of a session once, until it reports that node.
+/// 2. The core gets every report, also a late one of a recoverer that was replaced. A node where such a recoverer
+///    has undone the writes of a session stays clean: the session can write nothing there any more, and no other
+///    recoverer brings anything back. The core itself ignores reports about a node whose process has started anew.
+/// 3. The next recoverer starts without regard to the previous one, and both may work at the same time, because
+///    every step may be repeated, arrive late, or meet the same step of another recoverer (RecoveryAttempt). The
+///    session of the previous one is fenced, so that it ends, and so that a sweep removes its orphaned tree nodes.
+/// 4. The server thread waits for neither a recoverer nor a storage node. A recoverer that hangs is abandoned, and
+///    one that ends is destroyed on a thread of its own.
 class RecoveryDriver {
  public:
-  /// How soon after a change the core is asked what there is to do; and a lower bound between two questions.
+  /// Minimum interval between two checks of the core for tasks.
   static constexpr uint64_t kCheckNs = 1'000'000;
-  /// Asking takes at most 1/kCheckShare of the server's time: the list grows with what waits for dead nodes.
+  /// A check may take at most 1/kCheckShare of the server's time: its cost grows with the tasks that wait for dead
+  /// nodes.
   static constexpr uint64_t kCheckShare = 16;
-  /// Tasks handed over at a time.
-  static constexpr size_t kTasksAtATime = 1'024;
-  /// Before a recoverer that failed is followed by the next.
+  /// Upper bound on new tasks per check.
+  static constexpr size_t kMaxTaskBatch = 1'024;
+  /// Pause between a recoverer that failed and the next one.
   static constexpr uint64_t kRestartNs = 100'000'000;
-  /// Before one that could not be started is tried again.
+  /// Pause before another try to start a recoverer that could not be started.
   static constexpr uint64_t kRetryStartNs = 1'000'000'000;
-  /// While there is something to do, the recoverer hears of nodes that went or came so soon.
+  /// Interval at which a recoverer with work gets the present catalog.
   static constexpr uint64_t kCatalogNs = 20'000'000;
 
-  /// While it has tasks, the recoverer is checked in this interval.
-  static constexpr uint64_t kWatchNs = 1'000'000'000;
-  /// Looks in which its thread did not turn, and in which it ended nothing though no node is waited for; then it is
-  /// replaced. Looks and not times: a process that was stopped and continued is not at fault.
-  static constexpr uint32_t kSilentLooks = 30;
-  static constexpr uint32_t kIdleLooks = 120;
+  /// Interval at which the watchdog checks a recoverer that has work.
+  static constexpr uint64_t kWatchdogIntervalNs = 1'000'000'000;
+  /// Number of watchdog checks in a row without a poll round of the recoverer's thread after which the recoverer is
+  /// replaced. A number of checks and not a time, because a process that was stopped and continued is not at fault.
+  static constexpr uint32_t kMaxStalledChecks = 30;
+  /// Number of watchdog checks in a row without progress, while no task waits for a node, after which it is replaced.
+  static constexpr uint32_t kMaxIdleChecks = 120;
 
   using Clock = std::function<uint64_t()>;
 
-  /// `wake` makes the server's thread call step() soon; called from any thread. Between two sweeps of the indexes
-  /// (Core::sweep_due) there are `sweep_interval_ns` at least.
-  RecoveryDriver(StartRecovery start, Clock clock, std::function<void()> wake, uint64_t sweep_interval_ns);
+  /// `wake` makes the server thread call step() soon; any thread may call it. `sweep_interval_ns` is the minimum
+  /// interval between two sweeps of the indexes (Core::sweep_due()).
+  RecoveryDriver(RecoveryWorkerFactory start, Clock clock, std::function<void()> wake, uint64_t sweep_interval_ns);
   ~RecoveryDriver();
   RecoveryDriver(const RecoveryDriver&) = delete;
   RecoveryDriver& operator=(const RecoveryDriver&) = delete;
 
-  /// After every round of the server; `changed`: something was executed in it.
+  /// Called after every poll round of the server. `changed`: the round has executed something.
   void step(Core& core, bool changed);
-  /// The time at which step() has something to do at the latest.
+  /// Returns the time at which step() has work even if nothing else happens.
   uint64_t next_deadline_ns() const;
 
   RecoveryStatistics statistics() const;
 
  private:
-  /// What a recoverer said.
-  struct Note {
+  /// A report of a recoverer.
+  struct WorkerReport {
     enum class Kind { kRecovered, kSwept, kFailed };
     Kind kind{};
-    uint64_t worker = 0;  // its number
-    RecoveryTask task;    // of kRecovered
-    Status status;        // of the others
+    uint64_t worker = 0;  // number of the recoverer
+    RecoveryTask task;    // for kRecovered
+    Status status;        // for the other kinds
   };
 
-  /// What recoverers call back into. Outlives the driver where one of them hangs.
+  /// Takes the callbacks of recoverers. It outlives the driver if a recoverer hangs.
   struct Inbox {
     Mutex mutex;
-    std::vector<Note> notes;      // guarded by mutex
-    std::vector<uint64_t> ended;  // guarded by mutex; workers whose end is over, by number
-    std::function<void()> wake;   // guarded by mutex; empty: the driver is gone
+    std::vector<WorkerReport> reports;  // guarded by mutex
+    std::vector<uint64_t> ended;        // guarded by mutex; workers whose end is over, by number
+    std::function<void()> wake;         // guarded by mutex; empty: the driver is gone
 
-    void leave(Note note);
+    void post(WorkerReport report);
   };
 
-  /// Watches the recoverer; true if it was given up.
-  bool gave_up(uint64_t now_ns);
-  void take_notes(Core& core, uint64_t now_ns);
-  void take_note(Core& core, const Note& note, uint64_t now_ns);
+  /// The watchdog. Returns true if it has replaced the recoverer.
+  bool replace_if_stuck(uint64_t now_ns);
+  void process_reports(Core& core, uint64_t now_ns);
+  void process_report(Core& core, const WorkerReport& report, uint64_t now_ns);
   void check(Core& core, uint64_t now_ns);
-  bool works() const { return !given_.empty() || sweeping_; }
-  /// What of the core's tasks the worker does not have.
+  bool has_work() const { return !dispatched_.empty() || sweeping_; }
+  /// Returns the tasks of the core that the worker does not have.
   std::vector<RecoveryTask> new_tasks(const Core& core) const;
   bool start_worker(Core& core, uint64_t now_ns);
-  void end_elsewhere(std::unique_ptr<RecoveryWorker> worker);
+  void destroy_in_background(std::unique_ptr<RecoveryWorker> worker);
   void join_ended();
   void end_worker(uint64_t now_ns);
-  void forget_worker(uint64_t now_ns);
+  void reset_worker_state(uint64_t now_ns);
   void refresh_catalog(const Core& core, uint64_t now_ns);
 
-  const StartRecovery start_;
+  const RecoveryWorkerFactory start_;
   const Clock clock_;
   const uint64_t sweep_interval_ns_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
 
-  // The server's thread only.
-  uint64_t starts_ = 0;                           // the running worker's number
-  std::set<std::pair<SessionId, NodeId>> given_;  // to the worker, not reported
-  std::optional<FencedSessions> sweeping_;        // for these
+  // The server thread only. A time says that the action happens not before it.
+  uint64_t worker_number_ = 0;                         // the running worker's number
+  std::set<std::pair<SessionId, NodeId>> dispatched_;  // given to the worker and not reported
+  std::optional<FencedSessions> sweeping_;             // the sessions of the sweep under way
   bool sweep_due_ = false;
   bool check_wanted_ = true;
   uint64_t check_ns_ = 0;    // not before
@@ -128,16 +132,16 @@ class RecoveryDriver {
   uint64_t sweep_ns_ = 0;    // not before
   uint64_t catalog_ns_ = 0;  // not before
   wire::CatalogVersion catalog_version_ = 0;
-  RecoveryStatistics ended_;  // of the workers before
-  // The watch: when it last checked, and the statistics that it saw.
-  uint64_t watch_ns_ = 0;  // not before; 0: nothing was seen yet
+  RecoveryStatistics past_statistics_;  // of earlier workers
+  // The watchdog: when it checks next, and the statistics at its last check.
+  uint64_t next_watchdog_ns_ = 0;  // 0: no check of this worker yet
   uint64_t rounds_ = 0;
   uint64_t progress_ = 0;
-  uint32_t silent_looks_ = 0;
-  uint32_t idle_looks_ = 0;
+  uint32_t stalled_checks_ = 0;
+  uint32_t idle_checks_ = 0;
 
-  std::map<uint64_t, Thread> ending_;       // threads that wait for the end of a worker, by its number
-  std::unique_ptr<RecoveryWorker> worker_;  // last: its end calls back
+  std::map<uint64_t, Thread> destroying_threads_;  // threads that destroy a worker, by its number
+  std::unique_ptr<RecoveryWorker> worker_;         // declared last: its destructor calls back
 };
 
 }  // namespace loam::commit

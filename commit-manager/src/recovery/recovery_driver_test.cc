@@ -1,4 +1,4 @@
-// The driver between a real core and a recoverer of the test's own.
+// The recovery driver with a real core and a stand-in for the recoverer.
 #include "commit-manager/src/recovery/recovery_driver.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/core_harness.h"
-#include "common/testing/patience.h"
+#include "commit-manager/testing/core_harness.h"
+#include "common/testing/eventually.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kSweepIntervalNs = 20'000'000'000;
 
-/// What a worker was told; lives longer than it.
+/// The calls that a worker has got; outlives the worker.
 struct Record {
   RecovererOptions options;
   std::vector<RecoveryTask> tasks;
@@ -68,12 +68,12 @@ struct RecoveryDriverTest : ::testing::Test {
   }
 
   void acknowledge_shards() {
-    // The shard map comes with its acknowledgement before clients are let in.
+    // Clients are served after the node has acknowledged the shard map.
     const auto install = harness->newest<wire::InstallTable>(node);
-    if (install.ok()) harness->deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+    if (install.ok()) harness->deliver(node, CoreHarness::encoded(wire::InstallTableReply{}, install.sequence));
   }
 
-  /// Rounds of the server for `ns`, with a node that acknowledges fences.
+  /// Runs poll rounds of the server for `ns`, with a storage node that acknowledges fences.
   void run_for(uint64_t ns, bool acknowledge = true) {
     const uint64_t end = harness->now_ns + ns;
     while (harness->now_ns < end) {
@@ -94,18 +94,18 @@ struct RecoveryDriverTest : ::testing::Test {
     }
   }
 
-  /// A client that begins `count` transactions and is not heard of again; the first id.
+  /// Adds a client that begins `count` transactions and falls silent. Returns the first id.
   TransactionId dead_client(uint32_t count) {
     const PeerId client = harness->client();
-    const auto begun = harness->call<wire::Begun>(client, wire::Begin{count, false});
+    const auto begun = harness->call<wire::BeginReply>(client, wire::Begin{count, false});
     EXPECT_TRUE(begun.ok()) << begun.error.to_string();
-    harness->core.peer_lost(client);
+    harness->core.on_peer_disconnected(client);
     return begun.ok() ? begun->first_id : TransactionId();
   }
 
   Record& record(size_t number = 0) { return *records.at(number); }
 
-  RecordingDurable durable;
+  RecordingStateStore durable;
   std::unique_ptr<CoreHarness> harness = std::make_unique<CoreHarness>(options(), &durable);
   PeerId node;
   NodeId id;  ///< of it
@@ -136,13 +136,13 @@ struct SweepDriverTest : RecoveryDriverTest {
   TableId create(PeerId client, const wire::CreateTable& request) {
     harness->post(client, request);
     acknowledge_shards();  // and tables
-    const auto created = harness->newest<wire::TableCreated>(client);
+    const auto created = harness->newest<wire::CreateTableReply>(client);
     EXPECT_TRUE(created.ok());
     return created.ok() ? created->table.id : TableId();
   }
-  /// With its lease, which has ended everywhere; nothing is left to recover.
+  /// Ends the session by its lease. It has nothing to recover.
   void lose_a_session() {
-    harness->core.peer_lost(harness->client());
+    harness->core.on_peer_disconnected(harness->client());
     run_for(kBeyondLeaseNs);
   }
 };
@@ -165,7 +165,7 @@ TEST_F(SweepDriverTest, SweepsOnceForALostSession) {
   EXPECT_EQ(records.size(), 1u);
 }
 
-TEST_F(SweepDriverTest, SweepsNotMoreOftenThanItShall) {
+TEST_F(SweepDriverTest, KeepsTheSweepInterval) {
   lose_a_session();
   ASSERT_EQ(records.size(), 1u);
   record().options.on_swept(ok_status());
@@ -180,7 +180,7 @@ TEST_F(SweepDriverTest, SweepsNotMoreOftenThanItShall) {
   EXPECT_EQ(record().sweeps.size(), 2u) << "one for both";
 }
 
-TEST_F(SweepDriverTest, RepeatsWhatDidNotSucceed) {
+TEST_F(SweepDriverTest, RepeatsFailedSweep) {
   lose_a_session();
   ASSERT_EQ(records.size(), 1u);
   record().options.on_swept({StatusCode::kUnavailable, "a node is away"});
@@ -199,19 +199,20 @@ TEST_F(SweepDriverTest, ARecovererThatHangsInASweepIsReplaced) {
   lose_a_session();
   ASSERT_EQ(records.size(), 1u);
   record().alive = false;
-  run_for((RecoveryDriver::kSilentLooks + 2) * RecoveryDriver::kWatchNs + 2 * RecoveryDriver::kRestartNs);
+  run_for((RecoveryDriver::kMaxStalledChecks + 2) * RecoveryDriver::kWatchdogIntervalNs +
+          2 * RecoveryDriver::kRestartNs);
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(record(1).sweeps.size(), 1u);
 }
 
-TEST_F(RecoveryDriverTest, StartsNothingWhileNobodyDies) {
+TEST_F(RecoveryDriverTest, StartsNoRecovererWithoutTasks) {
   (void)harness->client();
   run_for(kBeyondLeaseNs / 4);
   EXPECT_TRUE(records.empty());
   EXPECT_EQ(driver.next_deadline_ns(), UINT64_MAX);
 }
 
-TEST_F(RecoveryDriverTest, CarriesASessionFromItsDeathToItsEnd) {
+TEST_F(RecoveryDriverTest, RecoversAnEndedSession) {
   const TransactionId first = dead_client(2);
   run_for(kBeyondLeaseNs);
   ASSERT_EQ(records.size(), 1u);
@@ -219,8 +220,8 @@ TEST_F(RecoveryDriverTest, CarriesASessionFromItsDeathToItsEnd) {
   const RecoveryTask task = record().tasks[0];
   EXPECT_EQ(task.session, SessionId(1));
   EXPECT_EQ(task.nodes, std::vector{id});
-  EXPECT_TRUE(task.undoes(first) && task.undoes(TransactionId(first.value + 1)));
-  EXPECT_FALSE(task.undoes(TransactionId(first.value + 2)));
+  EXPECT_TRUE(task.must_undo(first) && task.must_undo(TransactionId(first.value + 1)));
+  EXPECT_FALSE(task.must_undo(TransactionId(first.value + 2)));
   ASSERT_FALSE(record().catalogs.empty());
   EXPECT_EQ(record().catalogs[0].nodes.size(), 1u);
   EXPECT_NE(record().options.session, SessionId());
@@ -238,8 +239,8 @@ TEST_F(RecoveryDriverTest, CarriesASessionFromItsDeathToItsEnd) {
   EXPECT_EQ(driver.next_deadline_ns(), UINT64_MAX) << "nothing to wait for";
 }
 
-TEST_F(RecoveryDriverTest, HandsOverMoreThanAtOnce) {
-  constexpr size_t kSessions = RecoveryDriver::kTasksAtATime + 200;
+TEST_F(RecoveryDriverTest, PassesTasksInSeveralBatches) {
+  constexpr size_t kSessions = RecoveryDriver::kMaxTaskBatch + 200;
   for (size_t i = 0; i < kSessions; ++i) (void)dead_client(1);
   run_for(kBeyondLeaseNs);
   ASSERT_EQ(records.size(), 1u);
@@ -338,10 +339,10 @@ TEST_F(RecoveryDriverTest, TheServerDoesNotWaitForARecovererThatEnds) {
   EXPECT_TRUE(record(1).runs());
 }
 
-constexpr uint64_t kUntilSilent = (RecoveryDriver::kSilentLooks + 2) * RecoveryDriver::kWatchNs;
-constexpr uint64_t kUntilIdle = (RecoveryDriver::kIdleLooks + 2) * RecoveryDriver::kWatchNs;
+constexpr uint64_t kUntilSilent = (RecoveryDriver::kMaxStalledChecks + 2) * RecoveryDriver::kWatchdogIntervalNs;
+constexpr uint64_t kUntilIdle = (RecoveryDriver::kMaxIdleChecks + 2) * RecoveryDriver::kWatchdogIntervalNs;
 
-TEST_F(RecoveryDriverTest, ARecovererWhoseThreadHangsIsLeftAndAnotherFollows) {
+TEST_F(RecoveryDriverTest, ReplacesRecovererWhoseThreadHangs) {
   (void)dead_client(1);
   run_for(kBeyondLeaseNs);
   ASSERT_EQ(records.size(), 1u);
@@ -360,7 +361,7 @@ TEST_F(RecoveryDriverTest, ARecovererWhoseThreadHangsIsLeftAndAnotherFollows) {
   EXPECT_EQ(driver.next_deadline_ns(), UINT64_MAX);
 }
 
-TEST_F(RecoveryDriverTest, ARecovererThatEndsNothingIsReplaced) {
+TEST_F(RecoveryDriverTest, ReplacesRecovererWithoutProgress) {
   (void)dead_client(3);
   run_for(kBeyondLeaseNs);
   ASSERT_EQ(records.size(), 1u);
@@ -381,7 +382,7 @@ TEST_F(RecoveryDriverTest, ARecovererThatEndsNothingIsReplaced) {
 }
 
 // Two recoverers may work on one task: what the first one has sent may still be executed.
-TEST_F(RecoveryDriverTest, AnotherStartsWhereTheNodesDoNotYetRefuseTheOneThatFailed) {
+TEST_F(RecoveryDriverTest, StartsNextRecovererBeforeTheFailedOneIsFenced) {
   (void)dead_client(1);
   run_for(kBeyondLeaseNs);
   ASSERT_EQ(records.size(), 1u);
@@ -391,11 +392,11 @@ TEST_F(RecoveryDriverTest, AnotherStartsWhereTheNodesDoNotYetRefuseTheOneThatFai
   EXPECT_EQ(records.size(), 2u);
 }
 
-TEST_F(RecoveryDriverTest, AnotherFollowsThoughNothingElseHappens) {
+TEST_F(RecoveryDriverTest, ReplacesAFailedRecovererWithoutOtherEvents) {
   (void)dead_client(3);
   run_for(kBeyondLeaseNs);
   ASSERT_EQ(records.size(), 1u);
-  const uint64_t end = harness->now_ns + (RecoveryDriver::kIdleLooks + 2) * RecoveryDriver::kWatchNs;
+  const uint64_t end = harness->now_ns + (RecoveryDriver::kMaxIdleChecks + 2) * RecoveryDriver::kWatchdogIntervalNs;
   while (records.size() == 1 && driver.next_deadline_ns() <= end) {
     harness->now_ns = std::max(harness->now_ns + 1, driver.next_deadline_ns());
     driver.step(harness->core, false);
@@ -404,18 +405,18 @@ TEST_F(RecoveryDriverTest, AnotherFollowsThoughNothingElseHappens) {
   EXPECT_TRUE(record().ends()) << "it ended nothing";
 }
 
-TEST_F(RecoveryDriverTest, ThatTheManagerItselfStoodStillIsNobodysFault) {
+TEST_F(RecoveryDriverTest, APauseOfTheManagerDoesNotReplaceTheRecoverer) {
   (void)dead_client(1);
   run_for(kBeyondLeaseNs);
   record().alive = false;
-  for (uint32_t i = 0; i + 2 < RecoveryDriver::kSilentLooks; ++i) {
+  for (uint32_t i = 0; i + 2 < RecoveryDriver::kMaxStalledChecks; ++i) {
     harness->now_ns += kUntilSilent;
     driver.step(harness->core, false);
   }
   EXPECT_EQ(records.size(), 1u);
 }
 
-TEST_F(RecoveryDriverTest, NothingIsHeardOfARecovererThatOutlivesTheDriver) {
+TEST_F(RecoveryDriverTest, IgnoresReportsAfterItsDestruction) {
   const auto orphan = std::make_unique<Record>();
   {
     RecoveryDriver other(
@@ -466,7 +467,7 @@ TEST_F(RestartTest, UndoesAllEarlierSessionsBeforeAnythingBegins) {
   const RecoveryTask task = record().tasks[0];
   EXPECT_EQ(task.session, SessionId());
   EXPECT_EQ(task.nodes, std::vector{id});
-  EXPECT_TRUE(task.undoes(first));
+  EXPECT_TRUE(task.must_undo(first));
   run_for(1'000'000'000);
   EXPECT_EQ(record().tasks.size(), 1u) << "once is enough";
   EXPECT_FALSE(harness->core.ready()) << "not before it is done";
@@ -474,11 +475,11 @@ TEST_F(RestartTest, UndoesAllEarlierSessionsBeforeAnythingBegins) {
   run_to_rest();
   EXPECT_TRUE(harness->core.ready());
   const PeerId client = harness->client();
-  EXPECT_TRUE(harness->call<wire::Begun>(client, wire::Begin{1, false}).ok());
+  EXPECT_TRUE(harness->call<wire::BeginReply>(client, wire::Begin{1, false}).ok());
 }
 
 // The recoverer calls back from its own thread.
-TEST_F(RecoveryDriverTest, TakesNotesFromAnotherThread) {
+TEST_F(RecoveryDriverTest, ProcessesReportsFromAnotherThread) {
   constexpr size_t kCount = 500;
   for (size_t i = 0; i < kCount; ++i) (void)dead_client(1);
   run_for(kBeyondLeaseNs);

@@ -7,28 +7,29 @@
 #include "commit-manager/src/recovery/recovery_attempt.h"
 #include "commit-manager/src/recovery/recovery_sweep.h"
 #include "common/base/env.h"
-#include "common/base/unfinished.h"
+#include "common/base/exception_status.h"
 #include "common/fiber/fiber_group.h"
 
 namespace loam::commit {
 namespace {
 
-/// The status of `work`, or kUnknownOutcome for an exception.
+/// Returns the status of `work`; the status of an exception if it throws.
 template <class Work>
-Status finished(std::string_view what, const Work& work) {
+Status run_catching(std::string_view what, const Work& work) {
   try {
     return work();
-  } catch (...) {  // memory ran out
-    return unfinished(what);
+  } catch (...) {  // std::bad_alloc, for example
+    return status_from_exception(what);
   }
 }
 
-/// Numbers of tree nodes: clients' are drawn from a counter that begins at 1 and never gets so far; a recoverer's have
-/// its session in them, which no other session has.
+/// Marks the tree node ids of recoverers. Clients draw ids from a counter that begins at 1 and never reaches this
+/// bit. The ids of a recoverer contain its session, so no other recoverer has them.
 constexpr uint64_t kOfRecoverers = uint64_t{1} << 63;
+/// Bits of an id that number the tree nodes of one recoverer.
 constexpr int kNodeBits = 24;
 
-/// One of the fibers that help, while it lives or waits to run.
+/// Counts a helper fiber while it exists.
 class Helper {
  public:
   explicit Helper(size_t& helpers) : helpers_(&helpers) { ++*helpers_; }
@@ -55,11 +56,11 @@ RecoveryEngine::RecoveryEngine(rpc::Worker& worker, RecovererOptions options)
 
 RecoveryEngine::~RecoveryEngine() = default;
 
-void RecoveryEngine::note(const std::string& line) const {
-  if (options_.on_note) options_.on_note(line);
+void RecoveryEngine::log_line(const std::string& line) const {
+  if (options_.on_log_line) options_.on_log_line(line);
 }
 
-// ---- what the owner asks for ---------------------------------------------------------------------------------------
+// ---- calls of the owner --------------------------------------------------------------------------------------------
 
 void RecoveryEngine::set_catalog(wire::Catalog catalog) {
   if (closed_) return;
@@ -75,14 +76,15 @@ void RecoveryEngine::set_catalog(wire::Catalog catalog) {
       ++at;
       continue;
     }
+    // Another incarnation or another address: tasks that waited for the old one are tried at the new one.
     queue_.insert(queue_.end(), node.parked().begin(), node.parked().end());
-    node.close({StatusCode::kUnavailable, node.name() + " was started anew"});
+    node.close({StatusCode::kUnavailable, node.name() + " was started again"});
     retired_.push_back(std::move(at->second));
     at = nodes_.erase(at);
   }
   if (!moved) return;
-  for (const auto& [time_ns, task] : later_) queue_.push_back(task);
-  later_.clear();
+  for (const auto& [time_ns, task] : delayed_tasks_) queue_.push_back(task);
+  delayed_tasks_.clear();
 }
 
 void RecoveryEngine::add(const std::vector<RecoveryTask>& tasks) {
@@ -95,13 +97,13 @@ void RecoveryEngine::add(const std::vector<RecoveryTask>& tasks) {
 
 void RecoveryEngine::sweep(wire::FenceSet ended) {
   if (closed_ || catalog_ == nullptr || sweep_.open() > 0) return;
-  auto work = [this, part = fiber::WaitPart(sweep_), catalog = catalog_, ended = std::move(ended)]() mutable {
+  auto work = [this, part = fiber::WaitGroupToken(sweep_), catalog = catalog_, ended = std::move(ended)]() mutable {
     ++counted_.sweeps;
-    const Status swept =
-        finished("the sweep of indexes", [&] { return sweep_indexes(*this, catalog, ended, counted_.swept_nodes); });
+    const Status swept = run_catching("the sweep of indexes",
+                                      [&] { return sweep_indexes(*this, catalog, ended, counted_.swept_nodes); });
     {
-      const fiber::WaitPart over = std::move(part);
-    }  // the next sweep may begin, also if the callback throws
+      const fiber::WaitGroupToken over = std::move(part);
+    }  // the next sweep may begin, even if the callback throws
     if (swept == StatusCode::kFenced) return fail(swept);
     if (!closed_) options_.on_swept(swept);
   };
@@ -110,7 +112,7 @@ void RecoveryEngine::sweep(wire::FenceSet ended) {
 }
 
 void RecoveryEngine::close() {
-  drop_all({StatusCode::kCancelled, "the recoverer was stopped"});
+  cancel_all({StatusCode::kCancelled, "the recoverer was stopped"});
   attempts_.wait();
   sweep_.wait();
   while (!nodes_.empty() || !retired_.empty()) worker_.scheduler().sleep_for(1'000'000);
@@ -122,7 +124,7 @@ RecoveryStatistics RecoveryEngine::statistics() const {
   return published_;
 }
 
-// ---- for attempts and sweeps ---------------------------------------------------------------------------------------
+// ---- calls of attempts and sweeps ----------------------------------------------------------------------------------
 
 RecoveryNode* RecoveryEngine::node(NodeId id) {
   if (closed_) return nullptr;
@@ -137,18 +139,18 @@ RecoveryNode* RecoveryEngine::node(NodeId id) {
 
 Result<rpc::Channel*> RecoveryEngine::channel(NodeId id) {
   if (RecoveryNode* const known = node(id)) return known->channel();
-  if (id == NodeId()) return Status(StatusCode::kUnavailable, "no storage node owns it");
-  return Status(StatusCode::kUnavailable, "no storage node has number " + std::to_string(id.value));
+  if (id == NodeId()) return Status(StatusCode::kUnavailable, "no storage node owns the shard");
+  return Status(StatusCode::kUnavailable, "there is no storage node " + std::to_string(id.value));
 }
 
-Status RecoveryEngine::outcome(NodeId id, const Status& status) {
+Status RecoveryEngine::record_status(NodeId id, const Status& status) {
   Status failure = node_failure(status);
   note_failure(id, failure);
   return failure;
 }
 
 void RecoveryEngine::note_failure(NodeId id, const Status& status) {
-  RecoveryNode* const at = is_silence(status) ? node(id) : nullptr;
+  RecoveryNode* const at = is_unavailable(status) ? node(id) : nullptr;
   if (at != nullptr) at->note_failure(status);
 }
 
@@ -159,21 +161,21 @@ bool RecoveryEngine::index_ready(TableId index) const {
 
 Result<bdtree::TreeNodeId> RecoveryEngine::new_tree_node() {
   if (++tree_nodes_ >> kNodeBits != 0) {
-    return Status(StatusCode::kOverloaded, "a recoverer has made more nodes of indexes than it has numbers for");
+    return Status(StatusCode::kOverloaded, "the recoverer has no ids for tree nodes left");
   }
   return bdtree::TreeNodeId(kOfRecoverers | options_.session.value << kNodeBits | tree_nodes_);
 }
 
-void RecoveryEngine::spread(size_t count, const std::function<void(size_t)>& work) {
+void RecoveryEngine::parallel_for(size_t count, const std::function<void(size_t)>& work) {
   size_t next = 0;
-  const auto take_turns = [&] {
+  const auto run_items = [&] {
     while (next < count) work(next++);
   };
   fiber::FiberGroup others(worker_.scheduler());
   for (size_t i = 1; i < std::min(count, kHelpersPerTask + 1) && helpers_ < kMaxHelpers; ++i) {
-    if (!others.spawn([&take_turns, helper = Helper(helpers_)] { take_turns(); })) break;
+    if (!others.spawn([&run_items, helper = Helper(helpers_)] { run_items(); })) break;
   }
-  take_turns();
+  run_items();
   others.wait();
 }
 
@@ -181,7 +183,7 @@ void RecoveryEngine::spread(size_t count, const std::function<void(size_t)>& wor
 
 void RecoveryEngine::start_tasks() {
   while (catalog_ != nullptr && !queue_.empty() && attempts_.open() < options_.parallel) {
-    auto attempt = [this, part = fiber::WaitPart(attempts_), queued = queue_.front()] { run(queued); };
+    auto attempt = [this, part = fiber::WaitGroupToken(attempts_), queued = queue_.front()] { run(queued); };
     if (!worker_.scheduler().spawn(std::move(attempt)).ok()) return;  // next_deadline_ns() tries again
     queue_.pop_front();
   }
@@ -189,7 +191,7 @@ void RecoveryEngine::start_tasks() {
 
 void RecoveryEngine::run(const QueuedTask& queued) {
   std::vector<NodeOutcome> outcomes;
-  const Status status = finished("an attempt to recover " + name_of(queued.task.session), [&] {
+  const Status status = run_catching("an attempt to recover " + name_of(queued.task.session), [&] {
     outcomes = RecoveryAttempt(*this, queued.task).run();
     return ok_status();
   });
@@ -198,18 +200,20 @@ void RecoveryEngine::run(const QueuedTask& queued) {
     outcomes.clear();
     for (const NodeId node : queued.task.nodes) outcomes.push_back({node, status, NodeId()});
   }
-  take_outcomes(queued, outcomes);
+  process_outcomes(queued, outcomes);
 }
 
-void RecoveryEngine::take_outcomes(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes) {
+/// Reports the finished nodes of a task and puts off the others. A node that has answered well is noted as
+/// responsive, and so is the node that the task had waited for, if the task did not fail because of it again.
+void RecoveryEngine::process_outcomes(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes) {
   RecoveryTask done = queued.task;
   done.nodes.clear();
   bool still_blocked = false;
   for (const NodeOutcome& outcome : outcomes) {
     if (outcome.status.ok()) done.nodes.push_back(outcome.node);
-    still_blocked = still_blocked || (is_silence(outcome.status) && outcome.blocked_by == queued.waited_for);
+    still_blocked = still_blocked || (is_unavailable(outcome.status) && outcome.blocked_by == queued.waited_for);
   }
-  put_off(queued, outcomes);
+  requeue_failed(queued, outcomes);
   std::vector<NodeId> answered = done.nodes;
   if (!still_blocked) answered.push_back(queued.waited_for);
   for (const NodeId id : answered) {
@@ -221,17 +225,18 @@ void RecoveryEngine::take_outcomes(const QueuedTask& queued, const std::vector<N
   options_.on_recovered(done);
 }
 
-void RecoveryEngine::put_off(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes) {
-  std::map<NodeId, QueuedTask> waiting;  // by the node that they wait for; 0: for none
+void RecoveryEngine::requeue_failed(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes) {
+  std::map<NodeId, QueuedTask> waiting;  // key: the storage node that they wait for; 0: none
   for (const NodeOutcome& outcome : outcomes) {
     if (outcome.status.ok()) continue;
-    RecoveryNode* const at = is_silence(outcome.status) ? node(outcome.blocked_by) : nullptr;
-    const bool parks = at != nullptr && !at->answers();
+    RecoveryNode* const at = is_unavailable(outcome.status) ? node(outcome.blocked_by) : nullptr;
+    // A node that is responsive again meanwhile would never wake a parked task, so the task is delayed instead.
+    const bool parks = at != nullptr && !at->is_responsive();
     QueuedTask& task = waiting[parks ? outcome.blocked_by : NodeId()];
     task.task.nodes.push_back(outcome.node);
-    if (!parks && queued.attempts + 1 == kFailuresToNote) {
-      note("what " + name_of(queued.task.session) + " left at storage node " + std::to_string(outcome.node.value) +
-           " is not undone yet: " + std::string(outcome.status.message()));
+    if (!parks && queued.attempts + 1 == kFailuresBeforeWarning) {
+      log_line("the transactions of " + name_of(queued.task.session) + " at storage node " +
+               std::to_string(outcome.node.value) + " are not undone yet: " + std::string(outcome.status.message()));
     }
   }
   for (auto& [id, task] : waiting) {
@@ -242,12 +247,12 @@ void RecoveryEngine::put_off(const QueuedTask& queued, const std::vector<NodeOut
     if (id != NodeId()) {
       node(id)->parked().push_back(std::move(task));
     } else {
-      later_.emplace(worker_.now_ns() + pause_ns(queued.attempts), std::move(task));
+      delayed_tasks_.emplace(worker_.now_ns() + pause_ns(queued.attempts), std::move(task));
     }
   }
 }
 
-// ---- a round -------------------------------------------------------------------------------------------------------
+// ---- a poll round --------------------------------------------------------------------------------------------------
 
 uint64_t RecoveryEngine::before_poll() {
   expire_nodes();
@@ -274,16 +279,16 @@ void RecoveryEngine::wake_tasks() {
   const uint64_t now_ns = worker_.now_ns();
   for (auto& [id, node] : nodes_) {
     if (node->next_probe_ns() > now_ns) continue;
-    if (!node->answers()) {
-      queue_.push_front(node->take_probe());
+    if (!node->is_responsive()) {
+      queue_.push_front(node->pop_probe());
       continue;
     }
     queue_.insert(queue_.end(), node->parked().begin(), node->parked().end());
     node->parked().clear();
   }
-  while (!later_.empty() && later_.begin()->first <= now_ns) {
-    queue_.push_back(std::move(later_.begin()->second));
-    later_.erase(later_.begin());
+  while (!delayed_tasks_.empty() && delayed_tasks_.begin()->first <= now_ns) {
+    queue_.push_back(std::move(delayed_tasks_.begin()->second));
+    delayed_tasks_.erase(delayed_tasks_.begin());
   }
 }
 
@@ -293,7 +298,7 @@ uint64_t RecoveryEngine::next_deadline_ns() const {
     deadline_ns = std::min({deadline_ns, node->earliest_deadline_ns(), node->next_probe_ns()});
   }
   for (const auto& node : retired_) deadline_ns = std::min(deadline_ns, node->earliest_deadline_ns());
-  if (!later_.empty()) deadline_ns = std::min(deadline_ns, later_.begin()->first);
+  if (!delayed_tasks_.empty()) deadline_ns = std::min(deadline_ns, delayed_tasks_.begin()->first);
   const bool waits_for_fiber = catalog_ != nullptr && !queue_.empty() && attempts_.open() < options_.parallel;
   if (waits_for_fiber) deadline_ns = std::min(deadline_ns, worker_.now_ns() + kFirstPauseNs);
   return deadline_ns;
@@ -301,26 +306,26 @@ uint64_t RecoveryEngine::next_deadline_ns() const {
 
 // ---- ends and levels -----------------------------------------------------------------------------------------------
 
-void RecoveryEngine::drop_all(const Status& status) {
+void RecoveryEngine::cancel_all(const Status& status) {
   closed_ = true;
   for (auto& [id, node] : nodes_) {
     node->close(status);
     retired_.push_back(std::move(node));
   }
-  nodes_.clear();  // attempts end when their requests have failed
+  nodes_.clear();  // close() has failed all requests, so the attempts end
   queue_.clear();
-  later_.clear();
+  delayed_tasks_.clear();
 }
 
 void RecoveryEngine::fail(const Status& status) {
   if (!failed_.ok() || closed_) return;
   failed_ = status;
-  drop_all(status);
+  cancel_all(status);
   options_.on_failed(failed_);
 }
 
 void RecoveryEngine::update_levels() {
-  counted_.queued = queue_.size() + later_.size();
+  counted_.queued = queue_.size() + delayed_tasks_.size();
   counted_.running = closed_ ? 0 : attempts_.open();
   ++counted_.rounds;
   counted_.waiting.clear();

@@ -1,4 +1,4 @@
-// Everything of a recoverer that lives on its worker's thread.
+// The part of a recoverer that runs on its worker's thread.
 #pragma once
 
 #include <cstddef>
@@ -19,26 +19,31 @@
 
 namespace loam::commit {
 
-/// Fibers that work for one task at a time, besides its own: at its nodes, or at keys of indexes.
+/// Upper bound on helper fibers of one task. They work at its nodes or at keys of indexes, beside its own fiber.
 inline constexpr size_t kHelpersPerTask = 64;
-/// Such fibers of all tasks.
+/// Upper bound on helper fibers of all tasks.
 inline constexpr size_t kMaxHelpers = 512;
 
 struct NodeOutcome;
 
-/// The tasks of a recoverer and where they are. A node of a task is in one place at a time:
+/// Schedules the tasks of a recoverer. A node of a task is in one place at a time:
 ///
 ///     queue_ ──▶ an attempt, in a fiber ──▶ reported
 ///       ▲          ├──▶ parked at the node that did not answer ──▶ queue_, when the node answers again or has changed;
 ///       │          │    one task at a time to try it                       │
-///       │          └──▶ later_, if it was put off for another reason ──────┤
+///       │          └──▶ delayed_tasks_, if it was put off for another reason ──────┤
 ///       └──────────────────────────────────────────────────────────────────┘
 ///
-/// The nodes of a task whose attempt has ended go on as tasks of their own, those that wait for one node together.
+/// * queue_: the task waits for a fiber.
+/// * An attempt runs in a fiber (RecoveryAttempt). Afterwards the nodes of the task go different ways.
+/// * Reported: the attempt has undone every intent of the node.
+/// * Parked: a storage node did not answer. Other attempts at it would also wait for the deadline, so one task
+///   probes it and the others wait. All nodes that wait for one storage node stay together as one task.
+/// * delayed_tasks_: the attempt failed for another reason, and the task is repeated after a pause.
 ///
-/// Owner: the recoverer. Made and used on the worker's thread, except statistics(); destroyed after the worker has
-/// stopped.
-class RecoveryEngine final : private rpc::RoundHook {
+/// Owner: the recoverer. The worker's thread makes and uses it, except statistics(). It is destroyed after the worker
+/// has stopped.
+class RecoveryEngine final : private rpc::PollHook {
  public:
   RecoveryEngine(rpc::Worker& worker, RecovererOptions options);
   ~RecoveryEngine();
@@ -48,35 +53,35 @@ class RecoveryEngine final : private rpc::RoundHook {
   void set_catalog(wire::Catalog catalog);
   void add(const std::vector<RecoveryTask>& tasks);
   void sweep(wire::FenceSet ended);
-  /// In a fiber: forgets everything and waits for the ends of all fibers and connections.
+  /// Drops all tasks and waits until all fibers and connections have ended. Called in a fiber.
   void close();
-  /// Any thread.
+  /// Any thread may call it.
   RecoveryStatistics statistics() const;
 
-  // For attempts and sweeps.
+  // Called by attempts and sweeps.
   const RecovererOptions& options() const { return options_; }
   uint64_t request_deadline_ns() const { return worker_.now_ns() + options_.request_timeout_ns; }
-  /// The channel to a node. kUnavailable: no such node, or it takes no requests at present.
+  /// Returns the channel to a node. kUnavailable: the node does not exist or is paused.
   Result<rpc::Channel*> channel(NodeId id);
-  /// The status of a request to a node for its caller, by node_failure(). Notes a failure.
-  Status outcome(NodeId id, const Status& status);
+  /// Converts the status of a request by node_failure(), notes a failure of the node, and returns the result.
+  Status record_status(NodeId id, const Status& status);
   /// Pauses the node, if it did not answer.
   void note_failure(NodeId id, const Status& status);
-  /// Ends all work: this recoverer is fenced.
+  /// Ends all work, because this recoverer is fenced.
   void fail(const Status& status);
   NodeId owner(TableId table, Key key) const { return catalog_->shards.owner(table, key); }
-  /// Clients read the index, and rely on all of its nodes.
+  /// True if clients read the index, so that all its tree nodes must exist.
   bool index_ready(TableId index) const;
-  /// For a node of a tree: a number that neither clients nor other recoverers give, nor this one again (R31).
-  /// kOverloaded: it has given all that it has.
+  /// Returns an id for a new tree node that no client and no other recoverer gives, and this one never again (R31,
+  /// structure changes of the Bd-tree). kOverloaded: all ids of this recoverer are used.
   Result<bdtree::TreeNodeId> new_tree_node();
   void sleep_for(uint64_t duration_ns) { worker_.scheduler().sleep_for(duration_ns); }
-  /// In a fiber: work(0) … work(count - 1), by this fiber and as many helpers as there may be.
-  void spread(size_t count, const std::function<void(size_t)>& work);
-  /// Records that attempts have in memory.
-  void hold(size_t records) { held_ += records; }
-  void release(size_t records) { held_ -= records; }
-  bool holds_enough() const { return held_ >= options_.max_held_records; }
+  /// Runs work(0) … work(count - 1) in this fiber and in as many helpers as the limits allow. Called in a fiber.
+  void parallel_for(size_t count, const std::function<void(size_t)>& work);
+  /// Count the records that attempts hold in memory.
+  void reserve_records(size_t records) { buffered_records_ += records; }
+  void release_records(size_t records) { buffered_records_ -= records; }
+  bool record_buffer_full() const { return buffered_records_ >= options_.max_buffered_records; }
   void count_intents(size_t count) { counted_.intents += count; }
   void count_reverted() { ++counted_.reverted; }
   void count_index_changes(size_t count) { counted_.index_changes += count; }
@@ -85,35 +90,35 @@ class RecoveryEngine final : private rpc::RoundHook {
   uint64_t before_poll() override;
   void after_poll(uint64_t) override {}
 
-  /// Null if the catalog has no such node, or the engine is closed.
+  /// Returns null if the catalog has no such node or the engine is closed.
   RecoveryNode* node(NodeId id);
   void expire_nodes();
   void wake_tasks();
   void start_tasks();
-  /// In a fiber of its own: one attempt.
+  /// Runs one attempt, in a fiber of its own.
   void run(const QueuedTask& queued);
-  void take_outcomes(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes);
-  void put_off(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes);
+  void process_outcomes(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes);
+  void requeue_failed(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes);
   uint64_t next_deadline_ns() const;
   void update_levels();
 
-  void drop_all(const Status& status);
-  void note(const std::string& line) const;
+  void cancel_all(const Status& status);
+  void log_line(const std::string& line) const;
 
   rpc::Worker& worker_;
   const RecovererOptions options_;
   std::shared_ptr<const wire::Catalog> catalog_;
   std::map<NodeId, std::unique_ptr<RecoveryNode>> nodes_;
-  std::vector<std::unique_ptr<RecoveryNode>> retired_;  // until their connections have ended
+  std::vector<std::unique_ptr<RecoveryNode>> retired_;  // nodes that are gone, until their connections have ended
 
   std::deque<QueuedTask> queue_;
-  std::multimap<uint64_t, QueuedTask> later_;  // by the time of the next attempt
+  std::multimap<uint64_t, QueuedTask> delayed_tasks_;  // key: time of the next attempt
 
-  fiber::WaitGroup attempts_;  // fibers with an attempt
-  fiber::WaitGroup sweep_;     // the fiber that sweeps
-  size_t helpers_ = 0;         // fibers that help them
-  size_t held_ = 0;            // records in memory
-  uint64_t tree_nodes_ = 0;    // numbers given
+  fiber::WaitGroup attempts_;    // fibers with an attempt
+  fiber::WaitGroup sweep_;       // the fiber that sweeps
+  size_t helpers_ = 0;           // helper fibers
+  size_t buffered_records_ = 0;  // records in memory
+  uint64_t tree_nodes_ = 0;      // ids given for tree nodes
   Status failed_;
   bool closed_ = false;
   RecoveryStatistics counted_;

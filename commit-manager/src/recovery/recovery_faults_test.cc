@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/recovery/recoverer_fixture.h"
+#include "commit-manager/testing/recoverer_fixture.h"
 
 namespace loam::commit {
 namespace {
@@ -19,14 +19,15 @@ constexpr uint64_t kNodes = 3;
 
 struct Fault {
   Opcode opcode{};
-  NodeFate fate{};
+  ScriptedAction fate{};
 };
 
 std::vector<Fault> all_faults() {
   std::vector<Fault> faults;
   for (const Opcode opcode : {Opcode::kIntents, Opcode::kPlainRead, Opcode::kPlainWrite, Opcode::kRevert}) {
-    for (const NodeFate fate : {NodeFate::kIgnore, NodeFate::kApply, NodeFate::kLate, NodeFate::kTwice,
-                                NodeFate::kClose, NodeFate::kApplyAndClose, NodeFate::kUnavailable}) {
+    for (const ScriptedAction fate :
+         {ScriptedAction::kIgnore, ScriptedAction::kApply, ScriptedAction::kLate, ScriptedAction::kTwice,
+          ScriptedAction::kClose, ScriptedAction::kApplyAndClose, ScriptedAction::kUnavailable}) {
       faults.push_back({opcode, fate});
     }
   }
@@ -37,12 +38,12 @@ std::vector<Fault> all_faults() {
 class PairScript {
  public:
   PairScript(const Fault& first, const Fault& second) : faults_{first, second} {}
-  NodeFate operator()(NodeId, Opcode opcode) {
+  ScriptedAction operator()(NodeId, Opcode opcode) {
     for (Fault& fault : faults_) {
-      if (fault.opcode != opcode || fault.fate == NodeFate::kAnswer) continue;
-      return std::exchange(fault.fate, NodeFate::kAnswer);
+      if (fault.opcode != opcode || fault.fate == ScriptedAction::kAnswer) continue;
+      return std::exchange(fault.fate, ScriptedAction::kAnswer);
     }
-    return NodeFate::kAnswer;
+    return ScriptedAction::kAnswer;
   }
 
  private:
@@ -69,11 +70,11 @@ void run_pairs(size_t share, size_t shares, std::atomic<size_t>& pairs) {
         nodes.make_tree(indexes.back());
       }
       DeadClient other(nodes, SessionId(++session), indexes);
-      other.leave(false);
+      other.run_transaction(false);
       DeadClient dead(nodes, SessionId(++session), indexes);
-      const TransactionId committed = dead.leave(true);
-      dead.change_those_of(committed);
-      dead.leave(false);
+      const TransactionId committed = dead.run_transaction(true);
+      dead.overwrite_records_of(committed);
+      dead.run_transaction(false);
       const RecoveryTask task = task_of(dead.session(), dead.open(), kNodes);
       const ScriptedState expected = nodes.undone(task);
       nodes.set_script(PairScript(faults[a], faults[b]));
@@ -101,7 +102,7 @@ void run_pairs(size_t share, size_t shares, std::atomic<size_t>& pairs) {
   manager.expect_true_reports();
 }
 
-// Almost all of a run is waiting for deadlines, so several go on at one time.
+// A run mostly waits for deadlines, so several runs share the time.
 TEST(RecoveryFaultsTest, SurvivesEveryPairOfFaults) {
   constexpr size_t kShares = 8;
   std::atomic<size_t> pairs{0};

@@ -26,12 +26,12 @@ void RecoveryNode::make_channel() {
   rpc::Channel::Options options;
   options.address = info_.address;
   options.name = name_;
-  options.fails_with_connection = true;
-  options.greeting = [this](Buffer& out) {
+  options.fail_on_disconnect = true;
+  options.startup_message = [this](Buffer& out) {
     wire::encode_message(wire::Attach{options_.session, options_.manager_epoch, info_.incarnation, options_.cluster}, 0,
                          out);
   };
-  options.on_ended = [this](const Status& status) { end_ = status; };
+  options.on_rejected = [this](const Status& status) { end_ = status; };
   channel_ =
       std::make_unique<rpc::Channel>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
 }
@@ -39,10 +39,10 @@ void RecoveryNode::make_channel() {
 Result<rpc::Channel*> RecoveryNode::channel() {
   if (info_.state == wire::NodeState::kLost) {
     return Status(StatusCode::kUnavailable,
-                  name_ + " was started anew with empty memory, and its loss is not accepted");
+                  name_ + " was started again with empty memory, and its loss is not accepted");
   }
   if (paused()) {
-    return Status(StatusCode::kUnavailable, name_ + " is waited for: " + std::string(last_failure_.message()));
+    return Status(StatusCode::kUnavailable, name_ + " is paused: " + std::string(last_failure_.message()));
   }
   if (!end_.ok()) make_channel();
   return channel_.get();
@@ -50,23 +50,23 @@ Result<rpc::Channel*> RecoveryNode::channel() {
 
 // ---- pauses --------------------------------------------------------------------------------------------------------
 
-void RecoveryNode::note(const std::string& line) const {
-  if (options_.on_note) options_.on_note(line);
+void RecoveryNode::log_line(const std::string& line) const {
+  if (options_.on_log_line) options_.on_log_line(line);
 }
 
 void RecoveryNode::note_failure(const Status& status) {
-  if (paused()) return;  // one of many that were under way
+  if (paused()) return;  // many requests under way fail together; they count as one failure
   last_failure_ = status;
   paused_until_ns_ = worker_.now_ns() + pause_ns(failures_);
   last_probe_ns_ = paused_until_ns_;
-  if (++failures_ == kFailuresToNote) {
-    note("recovery waits for " + name_ + ": " + std::string(status.message()));
+  if (++failures_ == kFailuresBeforeWarning) {
+    log_line("recovery waits for " + name_ + ": " + std::string(status.message()));
   }
 }
 
 void RecoveryNode::note_success() {
-  if (paused()) return;  // others have failed since
-  if (failures_ >= kFailuresToNote) note(name_ + " answers again: recovery goes on");
+  if (paused()) return;  // another request has failed since this one was sent
+  if (failures_ >= kFailuresBeforeWarning) log_line(name_ + " answers again; recovery continues");
   resume();
 }
 
@@ -86,10 +86,10 @@ uint64_t RecoveryNode::next_probe_ns() const {
   return failures_ == 0 ? 0 : std::max(paused_until_ns_, last_probe_ns_);
 }
 
-QueuedTask RecoveryNode::take_probe() {
+QueuedTask RecoveryNode::pop_probe() {
   QueuedTask probe = std::move(parked_.back());
   parked_.pop_back();
-  // The next one tries soon after it, in case this one turns out not to need the node.
+  // The next one follows after a pause, in case this one turns out not to need the node.
   last_probe_ns_ = worker_.now_ns() + pause_ns(failures_);
   return probe;
 }
@@ -100,7 +100,8 @@ Status RecoveryNode::expire(uint64_t now_ns) {
   channel_->expire(now_ns);
   for (auto& channel : old_channels_) channel->expire(now_ns);
   std::erase_if(old_channels_, [](const auto& channel) { return channel->idle(); });
-  // kUnknownOutcome: the node has given up the answers for this session (R3), and refuses it from now on.
+  // kUnknownOutcome: the node has dropped the reply window of this session, and refuses the session from now on (R3,
+  // idempotent requests within a session).
   return end_ == StatusCode::kFenced || end_ == StatusCode::kUnknownOutcome ? end_ : ok_status();
 }
 

@@ -1,4 +1,4 @@
-// One storage node, as the recoverer talks to it.
+// The recoverer's view of one storage node: its channel, its pauses, and the tasks that wait for it.
 #pragma once
 
 #include <algorithm>
@@ -16,71 +16,78 @@
 
 namespace loam::commit {
 
-/// The recoverer sends nothing to a node that did not answer for kFirstPauseNs * 2^n, at most kMaxPauseNs. The first
-/// pause is short, because the snapshots of clients wait for recovery; the last bounds the cost of a node that never
-/// comes back.
+/// First pause after a node did not answer. Each further failure doubles the pause, up to kMaxPauseNs. The first
+/// pause is short, because records of the dead client stay claimed until recovery is done.
 inline constexpr uint64_t kFirstPauseNs = 5'000'000;
+/// Longest pause, which bounds the cost of a node that never comes back.
 inline constexpr uint64_t kMaxPauseNs = 500'000'000;
-/// Failures in a row after which operators are told.
-inline constexpr uint32_t kFailuresToNote = 4;
+/// Number of failures in a row after which a log line tells operators.
+inline constexpr uint32_t kFailuresBeforeWarning = 4;
 
+/// Returns the pause after this number of earlier failures in a row.
 constexpr uint64_t pause_ns(uint32_t failures) {
   return failures < 7 ? std::min(kFirstPauseNs << failures, kMaxPauseNs) : kMaxPauseNs;
 }
 
-/// The node did not answer, or says that it cannot serve at present: no other task need ask it for a while.
-inline bool is_silence(const Status& status) {
+/// True if the node did not answer or cannot serve at present, so that no other task need ask it for a while.
+inline bool is_unavailable(const Status& status) {
   return status == StatusCode::kUnavailable || status == StatusCode::kTimeout;
 }
 
-/// The status of a failed request for its caller: a node that sends a malformed answer does not answer at present, so
-/// that is kUnavailable.
+/// Converts the status of a failed request for its caller. A malformed answer becomes kUnavailable: such a node is
+/// treated like one that does not answer.
 Status node_failure(const Status& status);
 
-/// A task, how often it was put off, and the node that it waited for last (0: none).
+/// A task with its attempts so far.
 struct QueuedTask {
   RecoveryTask task;
-  uint32_t attempts = 0;
-  NodeId waited_for;
+  uint32_t attempts = 0;  ///< attempts that did not finish it
+  NodeId waited_for;      ///< the storage node that it waited for last; 0: none
 };
 
-/// The channel to one incarnation of one node, whether the node may be asked at present, and the tasks that wait for
-/// it.
+/// The channel to one incarnation of one storage node, the pause of the node, and the tasks that wait for it.
 ///
-/// A request fails when it is refused, when its deadline passes, or when its connection is lost: a task is repeated as
-/// a whole, and needs no repetition by the channel. After note_failure() the node is *paused*: it takes no request for
-/// a while. Then one of the tasks that wait for it at a time may try (next_probe_ns(), take_probe()), until one that
-/// needs the node no longer fails because of it: note_success(). A single answer is no success: a node that has lost
-/// its records answers, too.
+/// A request fails when the node refuses it, when its deadline passes, or when its connection is lost. The channel
+/// repeats no request, because a task is repeated as a whole. The states of the node:
 ///
-/// Owner: the engine; the worker's thread only.
+///     responsive ── note_failure() ──▶ paused ── the pause is over ──▶ probed ── note_success() ──▶ responsive
+///                                        ▲                                │
+///                                        └── note_failure(), longer pause ┘
+///
+/// * paused: channel() refuses requests, so no task waits for a deadline in vain.
+/// * probed: one parked task at a time may try the node (next_probe_ns(), pop_probe()).
+/// * responsive again: a task that needs the node did not fail because of it. One answer is not enough: a node that
+///   has lost its records answers too.
+///
+/// Owner: the engine. The worker's thread only.
 class RecoveryNode {
  public:
   RecoveryNode(rpc::Worker& worker, wire::NodeInfo info, const RecovererOptions& options);
   RecoveryNode(const RecoveryNode&) = delete;
   RecoveryNode& operator=(const RecoveryNode&) = delete;
 
-  /// The channel for a request that is made now; kUnavailable while the node is paused, or its memory is lost and the
-  /// loss is not accepted. A channel lives until its last request has ended.
+  /// Returns the channel for a request that is sent now. kUnavailable: the node is paused, or its records are lost
+  /// and the loss is not accepted. A channel lives until its last request has ended.
   Result<rpc::Channel*> channel();
 
-  /// A request failed because the node did not answer, or said that it is unavailable.
+  /// Notes that a request failed because the node did not answer or said that it is unavailable.
   void note_failure(const Status& status);
-  /// A task that needs the node has not failed because of it.
+  /// Notes that a task which needs the node did not fail because of it.
   void note_success();
-  bool answers() const { return failures_ == 0; }
+  bool is_responsive() const { return failures_ == 0; }
   /// The tasks that wait for this node.
   std::vector<QueuedTask>& parked() { return parked_; }
-  /// When one of them may try; kForever: none waits.
+  /// Returns when the next parked task may probe the node; kForever: no task is parked.
   uint64_t next_probe_ns() const;
-  QueuedTask take_probe();
-  /// The node's state in the catalog has changed: it may be asked at once.
+  QueuedTask pop_probe();
+  /// Sets the node's state in the catalog. A change ends the pause.
   void set_state(wire::NodeState state);
 
-  /// Fails requests past their deadline. kFenced once the node has refused this recoverer's session.
+  /// Fails requests past their deadline. Returns kFenced or kUnknownOutcome once the node refuses this recoverer's
+  /// session.
   Status expire(uint64_t now_ns);
   uint64_t earliest_deadline_ns() const;
-  /// Fails all requests and takes no more. expire() goes on until idle().
+  /// Fails all requests and accepts no more. The caller continues to call expire() until idle().
   void close(const Status& status);
   bool idle() const { return channel_->idle() && old_channels_.empty(); }
 
@@ -90,7 +97,7 @@ class RecoveryNode {
  private:
   bool paused() const { return worker_.now_ns() < paused_until_ns_; }
   void resume();
-  void note(const std::string& line) const;
+  void log_line(const std::string& line) const;
   void make_channel();
 
   rpc::Worker& worker_;
@@ -98,8 +105,8 @@ class RecoveryNode {
   const std::string name_;
   const RecovererOptions& options_;
   std::unique_ptr<rpc::Channel> channel_;
-  std::vector<std::unique_ptr<rpc::Channel>> old_channels_;  // whose greeting was refused, until they are idle
-  Status end_;                                               // why the greeting of channel_ was refused for good
+  std::vector<std::unique_ptr<rpc::Channel>> old_channels_;  // channels whose Attach was refused, until they are idle
+  Status end_;                                               // why the Attach of channel_ was refused for good
   uint32_t failures_ = 0;
   uint64_t paused_until_ns_ = 0;
   uint64_t last_probe_ns_ = 0;

@@ -11,7 +11,7 @@
 namespace loam::commit {
 namespace {
 
-/// Chunks that each node may have on their way.
+/// Upper bound on chunks that each node may have under way to the recoverer.
 constexpr uint32_t kCredits = 8;
 
 }  // namespace
@@ -25,8 +25,8 @@ RecoveryScan::RecoveryScan(RecoveryEngine& engine, std::shared_ptr<const wire::C
 RecoveryScan::~RecoveryScan() {
   for (Stream& stream : streams_) {
     if (stream.channel == nullptr) continue;
-    stream.channel->tell_about(stream.sequence, wire::ScanCancel{});
-    stream.channel->forget(stream.sequence);
+    stream.channel->send_one_way_for(stream.sequence, wire::ScanCancel{});
+    stream.channel->cancel(stream.sequence);
   }
 }
 
@@ -55,7 +55,7 @@ void RecoveryScan::start() {
 
 Status RecoveryScan::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   Stream& stream = streams_[token];
-  if (opcode == wire::Opcode::kScanChunk) return take_chunk(stream, body);
+  if (opcode == wire::Opcode::kScanChunk) return process_chunk(stream, body);
   if (opcode != wire::Opcode::kScanDone) return rpc::unexpected_reply(opcode);
   wire::ScanDone message;
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
@@ -63,13 +63,13 @@ Status RecoveryScan::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& b
   return ok_status();
 }
 
-Status RecoveryScan::take_chunk(Stream& stream, ByteReader& body) {
+Status RecoveryScan::process_chunk(Stream& stream, ByteReader& body) {
   wire::ScanChunk message;
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
   const auto chunk = Chunk::decode(message.chunk, schema_);
   if (!chunk.ok()) return chunk.status();
   request_.on_chunk((*chunk)->view());
-  stream.channel->tell_about(stream.sequence, wire::ScanCredit{1});
+  stream.channel->send_one_way_for(stream.sequence, wire::ScanCredit{1});
   return ok_status();
 }
 
@@ -78,7 +78,7 @@ const Status& RecoveryScan::wait() {
   return status_;
 }
 
-void RecoveryScan::on_failure(uint64_t token, const Status& status, rpc::Executed) {
+void RecoveryScan::on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus) {
   end(streams_[token], node_failure(status));
 }
 

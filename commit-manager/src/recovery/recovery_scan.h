@@ -1,4 +1,4 @@
-// One pass of the recoverer over the nodes of an index.
+// A scan by the recoverer over all tree nodes of an index.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,18 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// One pass over a non-transactional table at every node that owns a shard: complete, or failed. It promises the
-/// records that do not change while it runs (R21). Nothing of it is to be used before all nodes are done.
+/// A scan of a non-transactional table at every storage node that owns a shard. It is complete or has failed. It
+/// returns at least the records that do not change while it runs (R21, exact-version writes). The caller uses the
+/// result only after all nodes are done.
 ///
-/// Owner: a fiber, which waits. The destructor ends open streams. Worker's thread only.
-class RecoveryScan final : private rpc::Caller {
+/// Owner: a fiber, which waits for it. The destructor cancels open streams. The worker's thread only.
+class RecoveryScan final : private rpc::ResponseHandler {
  public:
   struct Request {
     TableId table;
     Schema schema;
     Query query;
-    std::string name;  ///< of the table, for messages
+    std::string name;  ///< name of the table, for messages
     std::function<void(const ChunkView&)> on_chunk;
   };
   RecoveryScan(RecoveryEngine& engine, std::shared_ptr<const wire::Catalog> catalog, Request request);
@@ -38,20 +39,20 @@ class RecoveryScan final : private rpc::Caller {
   RecoveryScan& operator=(const RecoveryScan&) = delete;
 
   void start();
-  /// In a fiber: until it is over. Ok only if every record of the table has come.
+  /// Waits for the end of the scan; called in a fiber. Ok: every node has sent all its records.
   const Status& wait();
 
  private:
   struct Stream {
     NodeId node;
-    rpc::Channel* channel = nullptr;  // while it is open
+    rpc::Channel* channel = nullptr;  // null once the stream has ended
     uint64_t sequence = 0;
   };
 
   bool over() const { return open_ == 0 || !status_.ok(); }
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
-  Status take_chunk(Stream& stream, ByteReader& body);
+  void on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus executed) override;
+  Status process_chunk(Stream& stream, ByteReader& body);
   void end(Stream& stream, const Status& status);
   void fail(NodeId node, const Status& status);
 

@@ -28,6 +28,8 @@ Result<uint64_t> sweep(RecoveryEngine& engine, const std::shared_ptr<const wire:
     scan.start();
     LOAM_RETURN_IF_ERROR(scan.wait());
   }
+  // Nodes without a parent are suspects only: a split or merge of a live client may be under way. collect_orphans()
+  // removes a suspect only if its maker is fenced everywhere, so that no write of the maker can still link it.
   RecoveryTreeStore store(engine, index.id);
   const auto tree = bdtree::Tree::open(store, kRecoveryTree);
   LOAM_ASSIGN_OR_RETURN(const std::vector<TreeNodeId> suspects, tree->without_parent(nodes));
@@ -44,9 +46,11 @@ Status sweep_indexes(RecoveryEngine& engine, const std::shared_ptr<const wire::C
                      const wire::FenceSet& ended, uint64_t& removed) {
   Status failed;
   for (const wire::TableInfo& table : catalog->tables) {
-    if (!table.index || table.index.state() == wire::IndexState::kDamaged) continue;  // that goes as a whole
+    if (!table.index || table.index.state() == wire::IndexState::kDamaged)
+      continue;  // a damaged index is only dropped as a whole
     const Result<uint64_t> swept = sweep(engine, catalog, table, ended);
     if (swept.ok()) removed += *swept;
+    // The index was dropped meanwhile, or has no whole tree.
     const bool none = swept.code() == StatusCode::kNoSuchTable || swept.code() == StatusCode::kMalformed;
     if (!swept.ok() && !none && failed.ok()) failed = swept.status();
   }

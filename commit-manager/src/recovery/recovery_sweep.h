@@ -1,4 +1,4 @@
-// What ended sessions have left half made in indexes.
+// The sweep of the indexes for orphaned tree nodes of ended sessions.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// In a fiber: removes from the tree of every index of the catalog the nodes that it does not reach and whose maker is
-/// fenced by `ended` at every storage node [R31, bdtree::Tree::collect_orphans]. Adds their number to `removed`.
+/// Removes orphaned tree nodes from every index of the catalog: nodes that the tree does not reach, and whose maker
+/// `ended` fences at every storage node [R31, structure changes of the Bd-tree; bdtree::Tree::collect_orphans()].
+/// Called in a fiber. Adds the number of removed nodes to `removed`.
 ///
-/// Costs a scan of the keys of each index's nodes and a read of its inner nodes, about one in a hundred; only nodes
-/// that no parent leads to are looked at one by one. Indexes that are dropped meanwhile, have no tree yet, or have lost
-/// a part of theirs are left out. Errors are a node's that does not answer, after all indexes were tried.
+/// A sweep costs a scan of the keys of each index's nodes and a read of its inner nodes, about one in a hundred. Only
+/// nodes without a parent are examined one by one. The sweep skips indexes that are dropped meanwhile, have no tree
+/// yet, or have lost a part of their tree. It tries all indexes, and returns the error of a node that did not answer.
 Status sweep_indexes(RecoveryEngine& engine, const std::shared_ptr<const wire::Catalog>& catalog,
                      const wire::FenceSet& ended, uint64_t& removed);
 

@@ -20,15 +20,15 @@ namespace {
 using bdtree::StoredNode;
 using bdtree::TreeNodeId;
 
-/// Others' swaps take a round trip.
+/// First pause after a conflict: about a round trip, within which the other writer finishes its swap.
 constexpr uint64_t kBackOffNs = 100'000;
 
 }  // namespace
 
-// ---- the store -----------------------------------------------------------------------------------------------------
+// ---- RecoveryTreeStore ---------------------------------------------------------------------------------------------
 
 Status RecoveryTreeStore::failed(NodeId node, Status status) {
-  if (is_silence(status)) blocked_by_ = node;
+  if (is_unavailable(status)) blocked_by_ = node;
   engine_.note_failure(node, status);
   return status;
 }
@@ -46,7 +46,8 @@ std::vector<Result<StoredNode>> RecoveryTreeStore::read(std::span<const Key> key
     for (const size_t index : request.wanted) message.records.push_back({table(), keys[index]});
     request.call.send(engine_.channel(node), message, engine_.request_deadline_ns());
   }
-  std::vector<Result<StoredNode>> nodes(keys.size(), Status(StatusCode::kUnavailable, "an answer was too short"));
+  std::vector<Result<StoredNode>> nodes(
+      keys.size(), Status(StatusCode::kUnavailable, "a storage node answered with too few results"));
   for (auto& [node, request] : requests) {
     Status answered = node_failure(request.call.wait());
     if (!answered.ok()) answered = failed(node, std::move(answered));
@@ -58,7 +59,7 @@ std::vector<Result<StoredNode>> RecoveryTreeStore::read(std::span<const Key> key
       } else if (i < results.size()) {
         read = results[i].code == StatusCode::kOk
                    ? decode(results[i].version, results[i].row)
-                   : failed(node, Status(results[i].code, "a node of an index cannot be read"));
+                   : failed(node, Status(results[i].code, "a tree node of an index cannot be read"));
       }
     }
   }
@@ -74,11 +75,12 @@ Result<Version> RecoveryTreeStore::write(const wire::PlainWrite::Operation& oper
   rpc::Call<wire::PlainWriteReply> call;
   call.send(engine_.channel(node), message, engine_.request_deadline_ns());
   if (Status answered = node_failure(call.wait()); !answered.ok()) return failed(node, std::move(answered));
-  if (call.reply().results.size() != 1) return Status(StatusCode::kUnavailable, "an answer of another length");
+  if (call.reply().results.size() != 1)
+    return Status(StatusCode::kUnavailable, "a storage node answered with a wrong number of results");
   const wire::WriteResult& result = call.reply().results[0];
   if (result.code == StatusCode::kOk) return result.version;
   const StatusCode code = wire::plain_write_code(operation.kind, result.code);
-  return failed(node, Status(code, "a node of an index cannot be changed"));
+  return failed(node, Status(code, "a tree node of an index cannot be changed"));
 }
 
 Result<TreeNodeId> RecoveryTreeStore::new_id() { return engine_.new_tree_node(); }
@@ -89,11 +91,12 @@ void RecoveryTreeStore::defer(std::function<void()>) {}
 
 void RecoveryTreeStore::back_off(uint32_t attempt) { engine_.sleep_for(kBackOffNs * attempt); }
 
-// ---- the undo ------------------------------------------------------------------------------------------------------
+// ---- IndexUndo -----------------------------------------------------------------------------------------------------
 
 namespace {
 
-/// Undoes the changes under one key of one tree.
+/// Undoes the changes under one key of one tree, by one update of the tree. A repetition finds no mark and writes
+/// nothing.
 Status undo_group(const RecoveryEngine& engine, bdtree::Tree& tree, std::span<const wire::Intent* const> group) {
   using bdtree::Edit;
   const wire::Intent& first = *group.front();
@@ -108,8 +111,9 @@ Status undo_group(const RecoveryEngine& engine, bdtree::Tree& tree, std::span<co
         return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
       },
       Reserve::kUndo);
-  // A dropped index needs no undo (R30). Neither does a tree that was never made, or that has lost nodes: kMalformed,
-  // and no client reads the index. In an index that clients read, kMalformed is a fault: the transaction stays open.
+  // A dropped index needs no undo (R30, table creation and drop). Neither does a tree that was never made or has lost
+  // nodes: the update then fails with kMalformed, and no client reads the index. In an index that clients read,
+  // kMalformed is a fault, and the transaction stays open.
   const bool no_tree = undone == StatusCode::kMalformed && !engine.index_ready(first.table);
   return undone == StatusCode::kNoSuchTable || no_tree ? ok_status() : undone;
 }
@@ -122,14 +126,14 @@ IndexUndo::Outcome IndexUndo::undo(std::span<const wire::Intent* const> changes)
   for (const wire::Intent* change : changes) groups[{change->table, change->key}].push_back(change);
   auto next = groups.begin();
   Outcome outcome;
-  engine_.spread(groups.size(), [&](size_t) {
+  engine_.parallel_for(groups.size(), [&](size_t) {
     const auto& [place, group] = *next++;
     Index& index = indexes_.try_emplace(place.first, engine_, place.first).first->second;
     const Status undone = undo_group(engine_, *index.tree, group);
     if (undone.ok()) {
       engine_.count_index_changes(group.size());
     } else if (outcome.status.ok()) {
-      outcome = {undone, is_silence(undone) ? index.store.blocked_by() : NodeId()};
+      outcome = {undone, is_unavailable(undone) ? index.store.blocked_by() : NodeId()};
     }
   });
   return outcome;

@@ -1,4 +1,4 @@
-// Indexes, as the recoverer sees them.
+// Access of the recoverer to the trees of indexes, and the undo of index changes.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// Reads and writes the nodes of one index in the name of the recoverer: each request once. Deferred work is left to
-/// clients. Recovery needs a new node only to complete the merge of a dead client, by a copy. No client may
-/// have begun by then (R11), so recovery has numbers of its own (RecoveryEngine::new_tree_node) and does not use the
-/// counter that clients draw theirs from.
+/// Reads and writes the tree nodes of one index for the recoverer. It sends each request once, and leaves deferred
+/// work to clients. Recovery needs a new node only to complete the merge of a dead client, which copies a node. After
+/// a restart no client may begin before recovery is done (R11, commit log and restart of the commit manager), so
+/// recovery must not need the id counter of the clients. It has ids of its own (RecoveryEngine::new_tree_node()).
 class RecoveryTreeStore final : public bdtree::NodeStore {
  public:
   RecoveryTreeStore(RecoveryEngine& engine, TableId table) : NodeStore(table), engine_(engine) {}
@@ -32,39 +32,40 @@ class RecoveryTreeStore final : public bdtree::NodeStore {
   void defer(std::function<void()> work) override;
   void back_off(uint32_t attempt) override;
 
-  /// The storage node that did not answer last.
+  /// Returns the storage node that was the last not to answer.
   NodeId blocked_by() const { return blocked_by_; }
 
  private:
   std::vector<Result<bdtree::StoredNode>> read(std::span<const Key> keys) override;
   Result<Version> write(const wire::PlainWrite::Operation& operation,
                         std::span<const wire::IndexIntent> intents) override;
-  /// The failure of a request, or of one operation in it.
+  /// Notes the failure of a request, or of one operation in it, and returns it.
   Status failed(NodeId node, Status status);
 
   RecoveryEngine& engine_;
   NodeId blocked_by_;
 };
 
-/// Others with large nodes may leave one that is larger still, by a batch of changes or a merge. The recoverer makes
-/// entries shorter and no nodes: it writes such a node as it is.
+/// Options of the recoverer's trees. The recoverer does not split: it makes entries shorter. Clients may leave a node
+/// that is larger than `node_bytes`, by a batch of changes or a merge, and the recoverer writes such a node as it is.
 inline constexpr bdtree::TreeOptions kRecoveryTree{.node_bytes = 16'384, .cache_bytes = 1 << 20, .split = false};
 
-/// Undoes index changes (R27): removes the marks that transactions have left in index entries, in the trees as they are
-/// now. A tree that is gone, or that a lost node has taken along, needs no undo (R30).
+/// Undoes index changes (R27, index entries): removes the marks of transactions from index entries, in the trees as
+/// they are now. A tree that was dropped, or that the loss of a storage node has damaged, needs no undo (R30, table
+/// creation and drop).
 ///
-/// Owner: an attempt. The worker's thread only; several of its fibers at once.
+/// Owner: an attempt. The worker's thread only; several of its fibers may call it at the same time.
 class IndexUndo {
  public:
   struct Outcome {
-    Status status;      ///< ok: all of it
-    NodeId blocked_by;  ///< the node that did not answer, if it was that; otherwise 0
+    Status status;      ///< ok: all changes are undone
+    NodeId blocked_by;  ///< the node that did not answer; 0: there was another reason
   };
 
   explicit IndexUndo(RecoveryEngine& engine) : engine_(engine) {}
 
-  /// In a fiber: undoes as much as can be undone. Changes under one key of a tree are undone together, those of other
-  /// keys by many fibers at once.
+  /// Undoes as many changes as it can; called in a fiber. Changes under one key of a tree are undone together. Helper
+  /// fibers undo the changes of different keys at the same time.
   Outcome undo(std::span<const wire::Intent* const> changes);
 
  private:

@@ -7,13 +7,13 @@
 
 namespace loam::commit {
 
-Server::Server(const CoreOptions& options, net::Transport& transport, Clock clock, const Durables& durables)
+Server::Server(const CoreOptions& options, net::Transport& transport, Clock clock, const Persistence& persistence)
     : transport_(transport),
       clock_(std::move(clock)),
-      log_(durables.log),
-      core_(options, *this, durables.durable, durables.state, log_,
-            log_ == nullptr ? CommitLogContents() : log_->found()) {
-  if (log_ != nullptr) log_progress_ = {log_->found().end, log_->found().end};
+      log_(persistence.log),
+      core_(options, *this, persistence.state_store, persistence.state, log_,
+            log_ == nullptr ? CommitLogContents() : log_->initial_contents()) {
+  if (log_ != nullptr) log_progress_ = {log_->initial_contents().end, log_->initial_contents().end};
 }
 
 Server::~Server() = default;
@@ -23,11 +23,12 @@ Result<net::Address> Server::listen(const net::Address& address) {
   return listener_->address();
 }
 
+/// Log progress goes before the deadlines: a publication of this round then covers the commits that it makes visible.
 bool Server::step(uint64_t timeout_ns) {
-  const bool ran = static_cast<int>(run_tasks()) + static_cast<int>(take_log_progress()) != 0;
+  const bool ran = static_cast<int>(run_tasks()) + static_cast<int>(poll_log_progress()) != 0;
   const uint64_t now = clock_();
   const bool due = core_.next_deadline_ns() <= now;
-  core_.on_time(now);
+  core_.on_timer(now);
   const uint64_t deadline = core_.next_deadline_ns();
   const size_t events = transport_.poll(deadline <= now ? 0 : std::min(timeout_ns, deadline - now));
   return ran || due || events > 0;
@@ -35,11 +36,11 @@ bool Server::step(uint64_t timeout_ns) {
 
 void Server::close_connections() {
   if (listener_ != nullptr) std::exchange(listener_, nullptr)->close();
-  for (const auto& [id, link] : links_) {
-    link->connection->set_context(nullptr);
-    link->connection->close({StatusCode::kUnavailable, "the commit manager is stopping"});
+  for (const auto& [id, entry] : peers_) {
+    entry->connection->set_context(nullptr);
+    entry->connection->close({StatusCode::kUnavailable, "the commit manager is stopping"});
   }
-  links_.clear();
+  peers_.clear();
   transport_.poll(0);
 }
 
@@ -53,7 +54,7 @@ bool Server::post(std::function<void(Core&)> task) {
   return true;
 }
 
-void Server::close_posts() {
+void Server::close_task_queue() {
   std::vector<std::function<void(Core&)>> dropped;
   const std::scoped_lock lock(mutex_);
   open_ = false;
@@ -71,51 +72,52 @@ bool Server::run_tasks() {
   return true;
 }
 
-bool Server::take_log_progress() {
+bool Server::poll_log_progress() {
   if (log_ == nullptr) return false;
   const CommitLogProgress progress = log_->progress();
   if (progress.accepted == log_progress_.accepted && progress.flushed == log_progress_.flushed) return false;
   log_progress_ = progress;
-  core_.logged(progress);
+  core_.on_log_progress(progress);
   return true;
 }
 
 void Server::on_connected(net::Connection& connection) {
-  auto link = std::make_unique<Link>(Link{PeerId(++last_peer_), &connection});
-  connection.set_context(link.get());
-  links_.emplace(link->id, std::move(link));
+  auto entry = std::make_unique<PeerEntry>(PeerEntry{PeerId(++last_peer_), &connection});
+  connection.set_context(entry.get());
+  peers_.emplace(entry->id, std::move(entry));
 }
 
 void Server::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
-  if (const Link* link = connection.context<Link>(); link != nullptr) core_.on_messages(link->id, messages, clock_());
+  if (const PeerEntry* entry = connection.context<PeerEntry>(); entry != nullptr)
+    core_.on_messages(entry->id, messages, clock_());
 }
 
 void Server::on_closed(net::Connection& connection, const Status& status) {
-  const Link* link = connection.context<Link>();
-  if (link == nullptr) return;  // ended from this side, the core knows
+  const PeerEntry* entry = connection.context<PeerEntry>();
+  if (entry == nullptr) return;  // close() ended it, so the core has dropped the peer already
   if (status.code() == StatusCode::kMalformed || status.code() == StatusCode::kUnsupportedVersion) {
     log_warning("connection from " + connection.peer().to_string() + " closed: " + status.to_string());
   }
-  const PeerId id = link->id;
-  links_.erase(id);
-  core_.peer_lost(id);
+  const PeerId id = entry->id;
+  peers_.erase(id);
+  core_.on_peer_disconnected(id);
 }
 
 bool Server::send(PeerId peer, Bytes message) {
-  const auto at = links_.find(peer);
-  return at != links_.end() && at->second->connection->send(message).ok();
+  const auto at = peers_.find(peer);
+  return at != peers_.end() && at->second->connection->send(message).ok();
 }
 
 void Server::close(PeerId peer, const Status& why) {
-  const auto at = links_.find(peer);
-  if (at == links_.end()) return;
+  const auto at = peers_.find(peer);
+  if (at == peers_.end()) return;
   net::Connection& connection = *at->second->connection;
   log_warning("connection from " + connection.peer().to_string() + " closed: " + why.to_string());
   connection.set_context(nullptr);
-  links_.erase(at);
+  peers_.erase(at);
   connection.close(why);
 }
 
-void Server::note(const std::string& line, std::source_location where) { log_info(line, where); }
+void Server::log_event(const std::string& line, std::source_location where) { log_info(line, where); }
 
 }  // namespace loam::commit

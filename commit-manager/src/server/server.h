@@ -1,4 +1,4 @@
-// The commit manager on a transport: bytes to messages, time to deadlines, and tasks from other threads.
+// The server of the commit manager: it connects the core to a transport and a clock, and runs tasks of other threads.
 #pragma once
 
 #include <cstdint>
@@ -13,51 +13,51 @@
 
 #include "commit-manager/src/log/commit_log_file.h"
 #include "common/base/thread.h"
-#include "common/net/transport.h"
+#include "common/net/transport/transport.h"
 
 namespace loam::commit {
 
-/// Connects the core to a transport: each connection is a peer; all messages of a frame are executed as one batch, and
-/// their answers leave together at the end of the poll round.
+/// Connects the core to a transport. Each connection is a peer. All messages of a frame are executed as one batch,
+/// and the replies leave together at the end of the poll round.
 ///
-/// Owner: CommitManager, which runs step() on a thread of its own. Threads: everything is for the thread that calls
-/// step(), except post(), close_posts() and wake().
+/// Owner: CommitManager, which calls step() on the server thread. Threads: only the server thread calls the
+/// functions, except post() and close_task_queue().
 ///
-/// Invariants: a connection's context is the Link of its peer until the core or the network has ended it, then null;
-/// the core hears of the end of every peer exactly once, from whichever side it came.
+/// Invariants: a connection's context is the PeerEntry of its peer until the core or the network has ended it, then
+/// null; the core hears of the end of every peer exactly once, from whichever side it came.
 class Server final : public net::Handler, public Outbox {
  public:
   using Clock = std::function<uint64_t()>;
 
-  /// What survives: see Core::Core(). All of it outlives the server.
-  struct Durables {
-    Durable* durable = nullptr;
+  /// State store, stored state and commit log: see Core::Core(). All of them outlive the server.
+  struct Persistence {
+    StateStore* state_store = nullptr;
     Bytes state{};
     CommitLogFile* log = nullptr;
   };
 
-  /// `transport` outlives the server, and is destroyed (or closes its connections) without calling it again. The log's
-  /// threads wake it when progress() has something new.
+  /// `transport` outlives the server. It calls no handler of the server after the server's end. The threads of the
+  /// log wake the transport when progress() has news.
   Server(const CoreOptions& options, net::Transport& transport, Clock clock)
-      : Server(options, transport, std::move(clock), Durables()) {}
-  Server(const CoreOptions& options, net::Transport& transport, Clock clock, const Durables& durables);
+      : Server(options, transport, std::move(clock), Persistence()) {}
+  Server(const CoreOptions& options, net::Transport& transport, Clock clock, const Persistence& persistence);
   ~Server() override;
 
-  /// Begins to accept. The errors are net::Transport::listen's.
+  /// Starts to accept connections. The errors are those of net::Transport::listen().
   Result<net::Address> listen(const net::Address& address);
 
-  /// One round: posted tasks, the core's deadlines, and the network; waits up to `timeout_ns` for something to do. True
-  /// if there was something: the core may have changed.
+  /// Runs one poll round: posted tasks, progress of the log, due work of the core, network events. Waits up to
+  /// `timeout_ns` for events. Returns true if the core may have changed.
   bool step(uint64_t timeout_ns);
 
-  /// Accepts no connections from now on, and says goodbye to those that are there, after what they were answered. The
-  /// core hears nothing of it: its sessions go on when a manager is there again. step() is not called afterwards.
+  /// Stops accepting, and closes all connections after their replies. The core is not told: clients and nodes treat
+  /// it as a lost connection and try the next commit manager. step() is not called afterwards.
   void close_connections();
 
-  /// Runs `task` on the server's thread, soon. False after close_posts(): the task is dropped. Any thread.
+  /// Runs `task` on the server thread soon. Returns false and drops the task after close_task_queue(). Any thread.
   bool post(std::function<void(Core&)> task);
-  /// No tasks from now on; drops those that have not run. Any thread.
-  void close_posts();
+  /// Refuses further tasks, and drops those that have not run. Any thread.
+  void close_task_queue();
 
   Core& core() { return core_; }
   const net::TransportCounters& counters() const { return transport_.counters(); }
@@ -69,23 +69,23 @@ class Server final : public net::Handler, public Outbox {
   // Outbox
   bool send(PeerId peer, Bytes message) override;
   void close(PeerId peer, const Status& why) override;
-  void note(const std::string& line, std::source_location where) override;
+  void log_event(const std::string& line, std::source_location where) override;
 
  private:
-  struct Link {
+  struct PeerEntry {
     PeerId id;
     net::Connection* connection = nullptr;
   };
 
   bool run_tasks();
-  /// Tells the core how far the commit log has come; true if it has.
-  bool take_log_progress();
+  /// Passes the positions of the commit log to the core. Returns true if they have risen.
+  bool poll_log_progress();
 
   net::Transport& transport_;
   const Clock clock_;
-  std::unordered_map<PeerId, std::unique_ptr<Link>> links_;
+  std::unordered_map<PeerId, std::unique_ptr<PeerEntry>> peers_;
   uint64_t last_peer_ = 0;
-  net::Listener* listener_ = nullptr;  // the transport's
+  net::Listener* listener_ = nullptr;  // owned by the transport
 
   Mutex mutex_;  // guards tasks_ and open_
   std::vector<std::function<void(Core&)>> tasks_;
@@ -94,7 +94,7 @@ class Server final : public net::Handler, public Outbox {
   CommitLogFile* const log_;
   CommitLogProgress log_progress_;
 
-  Core core_;  // last: it may call the outbox while it is destroyed
+  Core core_;  // declared last: its destructor may call the outbox
 };
 
 }  // namespace loam::commit

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/server/test_peer.h"
-#include "common/net/sim_transport.h"
-#include "common/net/tcp_transport.h"
+#include "commit-manager/testing/test_peer.h"
+#include "common/net/simulated/sim_transport.h"
+#include "common/net/tcp/tcp_transport.h"
 
 namespace loam::commit {
 namespace {
@@ -40,7 +40,7 @@ struct ServerTest : ::testing::Test {
 
   std::unique_ptr<TestPeer> client() {
     auto peer = connect();
-    EXPECT_TRUE(peer->call<wire::SessionOpened>(wire::OpenSession{"test"}).ok());
+    EXPECT_TRUE(peer->call<wire::OpenSessionReply>(wire::OpenSession{"test"}).ok());
     return peer;
   }
 
@@ -52,16 +52,16 @@ struct ServerTest : ::testing::Test {
 
 TEST_F(ServerTest, ServesClientsAndNodes) {
   auto node = connect();
-  const auto registered = node->call<wire::NodeRegistered>(wire::RegisterNode{"sim://node:1", "", 1});
+  const auto registered = node->call<wire::RegisterNodeReply>(wire::RegisterNode{"sim://node:1", "", 1});
   ASSERT_TRUE(registered.ok()) << registered.status().to_string();
   auto a = client();
   auto b = client();
-  const auto begun = a->call<wire::Begun>(wire::Begin{2, true});
+  const auto begun = a->call<wire::BeginReply>(wire::Begin{2, true});
   ASSERT_TRUE(begun.ok()) << begun.status().to_string();
-  ASSERT_TRUE(a->call<wire::Completed>(wire::Complete{{{begun->first_id, true}}}).ok());
-  const auto later = b->call<wire::Begun>(wire::Begin{1, false});
+  ASSERT_TRUE(a->call<wire::CompleteReply>(wire::Complete{{{begun->first_id, true}}}).ok());
+  const auto later = b->call<wire::BeginReply>(wire::Begin{1, false});
   EXPECT_TRUE(later->snapshot.visible(version_of(begun->first_id)));
-  const auto published = node->take<wire::Publish>();
+  const auto published = node->receive<wire::Publish>();
   ASSERT_TRUE(published.ok()) << "the deadline wakes the server";
   EXPECT_GT(published->publication.number, registered->publication.number);
 }
@@ -71,16 +71,16 @@ TEST_F(ServerTest, AFrameIsOneBatch) {
   const uint64_t frames = server->counters().frames_in.read();
   for (int i = 0; i < 10; ++i) a->post(wire::Begin{1, false});
   for (uint64_t i = 0; i < 10; ++i) {
-    const auto begun = a->take<wire::Begun>();
+    const auto begun = a->receive<wire::BeginReply>();
     ASSERT_TRUE(begun.ok());
     EXPECT_EQ(begun->first_id.value, i + 1);
   }
   EXPECT_EQ(server->counters().frames_in.read(), frames + 1);
 }
 
-TEST_F(ServerTest, ASessionEndsWhenNothingIsHeardOfIt) {
+TEST_F(ServerTest, EndsSilentSession) {
   auto a = client();
-  ASSERT_TRUE(a->call<wire::Begun>(wire::Begin{3, true}).ok());
+  ASSERT_TRUE(a->call<wire::BeginReply>(wire::Begin{3, true}).ok());
   network.drop_connections("cm", "peers");
   ASSERT_TRUE(a->until([&] { return server->core().statistics().sessions == 0; }));
   EXPECT_EQ(server->core().statistics().open, 0u);
@@ -89,15 +89,15 @@ TEST_F(ServerTest, ASessionEndsWhenNothingIsHeardOfIt) {
   server->core().check_invariants();
 }
 
-TEST_F(ServerTest, MalformedBytesCloseTheConnectionAlone) {
+TEST_F(ServerTest, MalformedBytesCloseOnlyTheirConnection) {
   auto good = client();
   auto bad = client();
   const Buffer garbage = {std::byte{42}, std::byte{0xff}, std::byte{0xff}};
   bad->send_raw(garbage);
-  const auto error = bad->take<wire::Completed>();
+  const auto error = bad->receive<wire::CompleteReply>();
   EXPECT_EQ(error.code(), StatusCode::kMalformed) << error.status().to_string();
   ASSERT_TRUE(bad->until([&] { return bad->closed().has_value(); }));
-  EXPECT_TRUE(good->call<wire::Begun>(wire::Begin{1, false}).ok()) << "no other client is disturbed";
+  EXPECT_TRUE(good->call<wire::BeginReply>(wire::Begin{1, false}).ok()) << "no other client is disturbed";
   EXPECT_EQ(server->core().statistics().sessions, 1u);
 }
 
@@ -107,7 +107,7 @@ TEST_F(ServerTest, RunsPostedTasksUntilPostsAreClosed) {
   ASSERT_TRUE(server->post([&](Core& core) { ran += core.statistics().sessions == 1 ? 1 : 0; }));
   ASSERT_TRUE(a->until([&] { return ran == 1; }));
   ASSERT_TRUE(server->post([&](Core&) { ++ran; }));
-  server->close_posts();
+  server->close_task_queue();
   EXPECT_FALSE(server->post([&](Core&) { ++ran; }));
   step();
   EXPECT_EQ(ran, 1);
@@ -129,16 +129,16 @@ TEST(ServerOnTcp, OtherThreadsPostWhileClientsWork) {
   });
   auto transport = net::make_tcp_transport().value();
   TestPeer peer(*transport, address.to_string(), [&] { transport->poll(10'000'000); });
-  ASSERT_TRUE(peer.call<wire::SessionOpened>(wire::OpenSession{"tcp"}).ok());
+  ASSERT_TRUE(peer.call<wire::OpenSessionReply>(wire::OpenSession{"tcp"}).ok());
   for (uint64_t i = 0; i < 200; ++i) {
-    const auto begun = peer.call<wire::Begun>(wire::Begin{4, true});
+    const auto begun = peer.call<wire::BeginReply>(wire::Begin{4, true});
     ASSERT_TRUE(begun.ok()) << begun.status().to_string();
     ASSERT_EQ(begun->snapshot.high().value, i * 4);
     wire::Complete complete;
     for (uint64_t k = 0; k < 4; ++k) complete.outcomes.push_back({TransactionId(begun->first_id.value + k), k != 1});
     peer.post(complete);
     peer.post(wire::ReleaseSnapshots{{begun->snapshot_number}});
-    ASSERT_TRUE(peer.take<wire::Completed>().ok());
+    ASSERT_TRUE(peer.receive<wire::CompleteReply>().ok());
   }
   poster.join();
   EXPECT_TRUE(peer.until([&] { return posted.load(std::memory_order_relaxed) == 200; }));

@@ -69,11 +69,11 @@ Result<Buffer> read_all(int file, const std::string& path) {
 
 Result<std::unique_ptr<StateFile>> StateFile::open(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0700) == 0) {
-    // The folder's own name must survive too.
+    // The entry of the new folder in its parent must survive a power cut too.
     const std::filesystem::path parent = std::filesystem::absolute(folder).lexically_normal().parent_path();
     const Descriptor above(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (above.value < 0 || ::fsync(above.value) != 0) {
-      return Status(StatusCode::kInvalidArgument, "folder " + folder + " cannot be made to last: " + why(errno));
+      return Status(StatusCode::kInvalidArgument, "folder " + folder + " cannot be flushed to the disk: " + why(errno));
     }
   } else if (errno != EEXIST) {
     return Status(StatusCode::kInvalidArgument, "folder " + folder + " cannot be made: " + why(errno));
@@ -113,9 +113,9 @@ StateFile::~StateFile() {
 
 Status StateFile::read() {
   const std::string path = folder_ + "/" + kState;
-  // Left by a crash before it took its place: nobody was told anything that depends on it.
+  // A crash has left it before the rename. No reply that depends on it was sent.
   if (::unlinkat(folder_descriptor_, kNewState, 0) == 0) {
-    log_info("removed " + folder_ + "/" + kNewState + ", left by a commit manager that died while it wrote it");
+    log_info("removed " + folder_ + "/" + kNewState + ", left by a commit manager that died during the write");
   } else if (errno != ENOENT) {
     return {StatusCode::kInvalidArgument, "folder " + folder_ + " cannot be written: " + why(errno)};
   }
@@ -124,9 +124,9 @@ Status StateFile::read() {
     if (errno == ENOENT) return ok_status();
     return {StatusCode::kInternal, path + " cannot be read: " + why(errno)};
   }
-  LOAM_ASSIGN_OR_RETURN(found_, read_all(file.value, path));
-  // Nothing in it is not the same as no file: that would be a new cluster, which gives old ids again.
-  if (found_.empty()) return {StatusCode::kInternal, path + " is empty; restore it from a copy"};
+  LOAM_ASSIGN_OR_RETURN(loaded_state_, read_all(file.value, path));
+  // An empty file is not a new cluster: a new cluster would give out the same ids again.
+  if (loaded_state_.empty()) return {StatusCode::kInternal, path + " is empty; restore it from a copy"};
   return ok_status();
 }
 
@@ -146,17 +146,16 @@ Status StateFile::store(Bytes state) {
 
 Status StateFile::replace(Bytes state) {
   if (state.empty() || state.size() > kMaxStateBytes) {
-    return {StatusCode::kInternal, "a state of " + std::to_string(state.size()) + " bytes is none"};
+    return {StatusCode::kInternal, "a state of " + std::to_string(state.size()) + " bytes is impossible"};
   }
   LOAM_RETURN_IF_ERROR(write_beside(state));
   Env::pause_point("manager.durable.written");
   if (::renameat(folder_descriptor_, kNewState, folder_descriptor_, kState) != 0) {
-    return {StatusCode::kInternal,
-            folder_ + "/" + kNewState + " cannot take the place of the old state: " + why(errno)};
+    return {StatusCode::kInternal, folder_ + "/" + kNewState + " cannot replace the old state: " + why(errno)};
   }
   Env::pause_point("manager.durable.renamed");
   if (::fsync(folder_descriptor_) != 0) {
-    return {StatusCode::kInternal, "folder " + folder_ + " cannot be brought to the disk: " + why(errno)};
+    return {StatusCode::kInternal, "folder " + folder_ + " cannot be flushed to the disk: " + why(errno)};
   }
   return ok_status();
 }

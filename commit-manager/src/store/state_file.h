@@ -1,43 +1,46 @@
-// What survives the commit manager: a folder with one file in it.
+// The state of the commit manager in a file.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include <loam/commit/store.h>
+#include <loam/commit/stable_storage.h>
 
 #include "common/base/bytes.h"
 #include "common/base/status.h"
 
 namespace loam::commit {
 
-/// Role: keeps the core's durable state [R11] in `FOLDER/state`, replaced as a whole: the new one is written to
-/// `state.new` beside it, that file is brought to the disk (fdatasync), takes the place of the old one (rename), and
-/// the folder is brought to the disk (fsync), all before store() returns. A crash at any moment leaves the old state or
-/// the new one, and at most a `state.new` that open() removes.
+/// Keeps the state of the core [R11, commit log and restart of the commit manager] in `FOLDER/state`.
 ///
-/// `FOLDER/lock` is locked while the object lives (flock, so the kernel unlocks it when a process dies), and says whose
-/// it is: two commit managers on one folder would give out the same ids.
+/// store() replaces the state as a whole, in four steps: it writes `state.new`, flushes that file (fdatasync),
+/// renames it to `state`, and flushes the folder (fsync). A crash at any moment leaves the old state or the new one,
+/// and at most a `state.new` that open() removes.
 ///
-/// The file has the core's bytes and nothing else: they begin with a format and a checksum (Core::check_state()).
+/// `FOLDER/lock` is locked while the object lives (flock, so the kernel unlocks it when a process dies), and contains
+/// the process id of its owner. Two commit managers on one folder would give out the same ids (R10, cluster identity
+/// and incarnations).
 ///
-/// Owner: CommitManager. Threads: one at a time (see Store). After a failed store() the disk holds the old
-/// state or the new one, and it is unknown which: every later one fails too.
-class StateFile final : public Store {
+/// The file contains the bytes of the core only, which begin with a format and a checksum (Core::check_state()).
+///
+/// Owner: CommitManager. Threads: one at a time (see StableStorage). After a failed store() the disk holds the old
+/// state or the new one, and it is unknown which. So every later store() fails too.
+class StateFile final : public StableStorage {
  public:
-  /// Makes the folder if only it is missing, takes the lock, and reads. kUnavailable: another manager has the folder;
-  /// kInvalidArgument: it cannot be made or written; kInternal: the state cannot be
-  /// read, or is empty.
+  /// Creates the folder if its parent exists, locks it, and reads the state. kUnavailable: another commit manager has
+  /// the folder. kInvalidArgument: the folder cannot be created or written. kInternal: the state cannot be read or is
+  /// empty.
   static Result<std::unique_ptr<StateFile>> open(const std::string& folder);
   ~StateFile() override;
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
 
-  /// As it was found by open(); empty: a new cluster.
-  Bytes found() const override { return found_; }
+  /// Returns the state that open() found; empty for a new cluster.
+  Bytes stored_state() const override { return loaded_state_; }
 
   Result<std::unique_ptr<LogDevice>> log_device() override;
-  /// Blocks until the state is on the disk. kNoSpace: the disk is full; kInternal: another failure.
+  /// Replaces the state, and blocks until it is on the disk. kNoSpace: the disk is full. kInternal: any other
+  /// failure.
   Status store(Bytes state) override;
 
  private:
@@ -50,11 +53,11 @@ class StateFile final : public Store {
   const std::string folder_;
   const int folder_descriptor_;
   const int lock_;
-  Buffer found_;
+  Buffer loaded_state_;
   Status failed_;
 };
 
-/// Beyond this a state is refused, read or written: it is no state, and nothing may take all memory for it.
+/// Upper bound on the bytes of a state, read or written. A larger file is no state, and must not fill the memory.
 inline constexpr size_t kMaxStateBytes = 64u << 20;
 
 }  // namespace loam::commit

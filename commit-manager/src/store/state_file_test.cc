@@ -35,29 +35,29 @@ struct StateFileTest : ::testing::Test {
     return file.ok() ? std::move(file).value() : nullptr;
   }
   Status open_status() { return StateFile::open(folder.string()).status(); }
-  std::string found() { return std::string(as_text(open()->found())); }
+  std::string stored_state() { return std::string(as_text(open()->stored_state())); }
 
   fs::path root;
   fs::path folder;
 };
 
-TEST_F(StateFileTest, KeepsWhatWasStoredLast) {
+TEST_F(StateFileTest, KeepsTheLastStoredState) {
   {
     const auto file = open();
-    EXPECT_TRUE(file->found().empty());
+    EXPECT_TRUE(file->stored_state().empty());
     ASSERT_TRUE(file->store(as_bytes("first")).ok());
     ASSERT_TRUE(file->store(as_bytes("second, which is longer")).ok());
     ASSERT_TRUE(file->store(as_bytes("third")).ok());
   }
-  EXPECT_EQ(found(), "third");
-  EXPECT_EQ(found(), "third") << "reading changes nothing";
+  EXPECT_EQ(stored_state(), "third");
+  EXPECT_EQ(stored_state(), "third") << "reading changes nothing";
   const std::string big(3u << 20, 'x');
   ASSERT_TRUE(open()->store(as_bytes(big)).ok());
-  EXPECT_EQ(found(), big);
+  EXPECT_EQ(stored_state(), big);
   EXPECT_FALSE(fs::exists(folder / "state.new"));
 }
 
-TEST_F(StateFileTest, IsOneManagersAlone) {
+TEST_F(StateFileTest, LocksTheFolder) {
   const auto file = open();
   const Status second = open_status();
   EXPECT_EQ(second.code(), StatusCode::kUnavailable);
@@ -65,7 +65,7 @@ TEST_F(StateFileTest, IsOneManagersAlone) {
   EXPECT_NE(second.message().find(folder.string()), std::string_view::npos);
 }
 
-// A process that dies at any step leaves the old state or the new one, and a folder that can be opened.
+// A process that dies at any step leaves the old state or the new one, in a folder that can be opened.
 TEST_F(StateFileTest, SurvivesAKillAtEveryStep) {
 #ifndef LOAM_ASSERTIONS
   GTEST_SKIP() << "pause points need a build with LOAM_ASSERTIONS";
@@ -90,19 +90,19 @@ TEST_F(StateFileTest, SurvivesAKillAtEveryStep) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "the step was reached";
-    EXPECT_EQ(found(), step.left);
+    EXPECT_EQ(stored_state(), step.left);
     EXPECT_FALSE(fs::exists(folder / "state.new"));
   }
 }
 
-TEST_F(StateFileTest, ACrashDuringTheVeryFirstStoreLeavesANewCluster) {
+TEST_F(StateFileTest, CrashDuringTheFirstStoreLeavesANewCluster) {
   fs::create_directory(folder);
   std::ofstream(folder / "state.new") << "half";
-  EXPECT_EQ(found(), "");
+  EXPECT_EQ(stored_state(), "");
   EXPECT_FALSE(fs::exists(folder / "state.new"));
 }
 
-// What is in the file is checked by Core::check_state(); but no bytes at all would be a new cluster.
+// Core::check_state() checks the content of the file. An empty file must not pass as a new cluster.
 TEST_F(StateFileTest, RefusesAnEmptyState) {
   ASSERT_TRUE(open()->store(as_bytes("x")).ok());
   fs::resize_file(folder / "state", 0);
@@ -110,10 +110,10 @@ TEST_F(StateFileTest, RefusesAnEmptyState) {
   EXPECT_NE(open_status().message().find("is empty"), std::string_view::npos);
 }
 
-TEST_F(StateFileTest, ADiskThatTakesNoMoreFailsForGood) {
+TEST_F(StateFileTest, FailureOfTheDiskIsFinal) {
   const auto file = open();
   ASSERT_TRUE(file->store(as_bytes("old")).ok());
-  // A limit on file size fails a write as a full disk does, with another number.
+  // A limit on file size makes a write fail as a full disk does, with another error number.
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -124,20 +124,20 @@ TEST_F(StateFileTest, ADiskThatTakesNoMoreFailsForGood) {
   (void)std::signal(SIGXFSZ, old_handler);
   EXPECT_FALSE(failed.ok());
   EXPECT_NE(failed.message().find("state.new cannot be written"), std::string_view::npos) << failed.to_string();
-  EXPECT_FALSE(file->store(as_bytes("small")).ok()) << "what is on the disk is not known: it stays failed";
+  EXPECT_FALSE(file->store(as_bytes("small")).ok()) << "the content of the disk is unknown, so every later store fails";
 }
 
 TEST_F(StateFileTest, AFullDiskIsNamed) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
   const auto file = open();
-  // Writes through the link end at a device that is always full.
+  // The link leads to a device that is always full.
   fs::create_symlink("/dev/full", folder / "state.new");
   const Status failed = file->store(as_bytes("x"));
   EXPECT_EQ(failed.code(), StatusCode::kNoSpace) << failed.to_string();
   EXPECT_NE(failed.message().find("make room"), std::string_view::npos);
 }
 
-TEST_F(StateFileTest, TellsWhatIsWrongWithTheFolder) {
+TEST_F(StateFileTest, NamesTheFaultOfTheFolder) {
   folder = root / "missing" / "data";
   EXPECT_EQ(open_status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(open_status().message().find("cannot be made"), std::string_view::npos) << open_status().to_string();
@@ -149,7 +149,7 @@ TEST_F(StateFileTest, TellsWhatIsWrongWithTheFolder) {
   EXPECT_NE(open_status().message().find("cannot be written"), std::string_view::npos) << open_status().to_string();
 }
 
-TEST_F(StateFileTest, RefusesWhatIsTooLarge) {
+TEST_F(StateFileTest, RefusesOversizedState) {
   EXPECT_FALSE(open()->store(Bytes()).ok());
   const auto file = open();
   const std::string huge(kMaxStateBytes + 1, 'x');

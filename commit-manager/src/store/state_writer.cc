@@ -26,9 +26,9 @@ std::optional<Status> StateWriter::store(Bytes state) {
   if (!thread_.joinable()) return store_.store(state);
   {
     const std::scoped_lock lock(mutex_);
-    LOAM_CHECK(!has_wanted_, "the core stores one state at a time");
-    wanted_.assign(state.begin(), state.end());
-    has_wanted_ = true;
+    LOAM_CHECK(!has_pending_state_, "the core stores one state at a time");
+    pending_state_.assign(state.begin(), state.end());
+    has_pending_state_ = true;
   }
   changed_.notify_all();
   return std::nullopt;
@@ -39,10 +39,10 @@ void StateWriter::run() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || has_wanted_; });
+      changed_.wait(lock, [this] { return stopping_ || has_pending_state_; });
       if (stopping_) return;
-      state.swap(wanted_);
-      has_wanted_ = false;
+      state.swap(pending_state_);
+      has_pending_state_ = false;
     }
     done_(store_.store(state));
   }

@@ -1,4 +1,4 @@
-// The thread that writes the commit manager's state, so that no other one waits for a disk.
+// The thread that writes the state of the commit manager, so that no other thread waits for a disk.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <optional>
 
 #include <loam/commit/core.h>
-#include <loam/commit/store.h>
+#include <loam/commit/stable_storage.h>
 
 #include "common/base/bytes.h"
 #include "common/base/status.h"
@@ -14,21 +14,23 @@
 
 namespace loam::commit {
 
-/// Role: stands between the core, which never blocks, and a Store, which blocks until the disk has answered [R11]. The
-/// core gives it one state at a time (Durable) and is told the outcome later.
+/// Stores the states of the core, which never blocks, in a StableStorage, which blocks until the disk has answered
+/// [R11, commit log and restart of the commit manager]. The core passes one state at a time and gets the outcome
+/// later.
 ///
-/// Owner and life: CommitManager. Until start(), store() blocks and answers at once: a manager that starts serves
-/// no client yet. The destructor waits for the store that is under way; a state that was not begun is dropped, since
-/// no answer that depends on it has been sent. Threads: everything but `done` on the server's.
-class StateWriter final : public Durable {
+/// Owner: CommitManager. Before start(), store() blocks and returns the outcome at once: a manager that starts serves
+/// no client yet. The destructor waits for the store that is under way. It drops a state whose store has not started,
+/// because no reply that depends on it has been sent. Threads: the server thread calls everything; `done` comes from
+/// the writer.
+class StateWriter final : public StateStore {
  public:
   /// `store` outlives the writer.
-  explicit StateWriter(Store& store) : store_(store) {}
+  explicit StateWriter(StableStorage& store) : store_(store) {}
   ~StateWriter() override;
   StateWriter(const StateWriter&) = delete;
   StateWriter& operator=(const StateWriter&) = delete;
 
-  /// Writes on a thread of its own from now on. `done` is called there with the outcome of each store.
+  /// Starts the thread, which stores all further states. It calls `done` with the outcome of each store.
   void start(std::function<void(const Status&)> done);
 
   std::optional<Status> store(Bytes state) override;
@@ -36,15 +38,15 @@ class StateWriter final : public Durable {
  private:
   void run();
 
-  Store& store_;
+  StableStorage& store_;
   std::function<void(const Status&)> done_;  // const after start()
   Thread thread_;
 
   Mutex mutex_;
   Condition changed_;
   // Guarded by mutex_.
-  Buffer wanted_;
-  bool has_wanted_ = false;
+  Buffer pending_state_;
+  bool has_pending_state_ = false;
   bool stopping_ = false;
 };
 

@@ -8,15 +8,15 @@
 
 #include <gtest/gtest.h>
 
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 
 namespace loam::commit {
 namespace {
 
-/// Blocks every store until the test lets it through.
-class BlockedStore final : public Store {
+/// A storage that blocks every store until the test releases it.
+class BlockedStore final : public StableStorage {
  public:
-  Bytes found() const override { return {}; }
+  Bytes stored_state() const override { return {}; }
   Status store(Bytes state) override {
     std::unique_lock lock(mutex_);
     ++entered_;
@@ -34,7 +34,7 @@ class BlockedStore final : public Store {
   }
   bool wait_entered(int times) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, testing::kPatience, [&] { return entered_ >= times; });
+    return changed_.wait_for(lock, testing::kTestTimeout, [&] { return entered_ >= times; });
   }
   std::vector<std::string> stored() {
     const std::lock_guard lock(mutex_);
@@ -49,8 +49,8 @@ class BlockedStore final : public Store {
   std::vector<std::string> stored_;
 };
 
-/// Outcomes in the order in which the writer told them.
-class Told {
+/// Collects outcomes in the order in which the writer reports them.
+class StoreOutcomes {
  public:
   void add(const Status& status) {
     const std::lock_guard lock(mutex_);
@@ -59,7 +59,7 @@ class Told {
   }
   bool wait_for(size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, testing::kPatience, [&] { return codes_.size() >= count; });
+    return changed_.wait_for(lock, testing::kTestTimeout, [&] { return codes_.size() >= count; });
   }
   std::vector<StatusCode> codes() {
     const std::lock_guard lock(mutex_);
@@ -82,9 +82,9 @@ TEST(StateWriter, AnswersAtOnceUntilItIsStarted) {
   EXPECT_EQ(store.stored(), std::vector<std::string>{"first"});
 }
 
-TEST(StateWriter, DoesNotWaitForTheDiskAndTellsEachOutcome) {
+TEST(StateWriter, ReportsEachOutcomeWithoutWaiting) {
   BlockedStore store;
-  Told outcomes;
+  StoreOutcomes outcomes;
   StateWriter writer(store);
   writer.start([&](const Status& status) { outcomes.add(status); });
   const std::vector<std::string> states = {"one", "two", "three"};
@@ -93,7 +93,7 @@ TEST(StateWriter, DoesNotWaitForTheDiskAndTellsEachOutcome) {
     EXPECT_FALSE(writer.store(as_bytes(bytes)).has_value()) << "the disk is blocked";
     bytes.assign(bytes.size(), 'x');  // the writer has its own copy
     ASSERT_TRUE(store.wait_entered(static_cast<int>(i) + 1));
-    EXPECT_EQ(outcomes.codes().size(), i) << "nothing is told before the disk has answered";
+    EXPECT_EQ(outcomes.codes().size(), i) << "the writer reports nothing before the disk has answered";
     store.allow();
     ASSERT_TRUE(outcomes.wait_for(i + 1));
   }
@@ -101,9 +101,9 @@ TEST(StateWriter, DoesNotWaitForTheDiskAndTellsEachOutcome) {
   EXPECT_EQ(outcomes.codes(), (std::vector{StatusCode::kOk, StatusCode::kOk, StatusCode::kNoSpace}));
 }
 
-TEST(StateWriter, EndsAfterTheStoreThatIsUnderWay) {
+TEST(StateWriter, StopWaitsForTheStoreUnderWay) {
   BlockedStore store;
-  Told outcomes;
+  StoreOutcomes outcomes;
   {
     StateWriter writer(store);
     writer.start([&](const Status& status) { outcomes.add(status); });

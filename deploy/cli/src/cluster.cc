@@ -15,7 +15,7 @@
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/doctor.h"
 #include "deploy/cli/src/node_memory.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"
 #include "deploy/cli/src/shell/hint.h"
@@ -33,18 +33,18 @@ struct ClusterCommandOptions {
   unsigned timeout_s = 30;
   std::string process;
   bool kill = false;
-  bool given_settings = false;  // up: any option that makes a new cluster different
+  bool given_settings = false;  // up: the user gave an option that only a new cluster can follow
 
   uint64_t timeout_ns() const { return uint64_t{timeout_s} * 1'000'000'000; }
 };
 
-/// On a terminal one line that says whom the command waits for; elsewhere nothing.
-class WaitingLine {
+/// On a terminal, shows one line with the processes for which the command waits. Elsewhere shows nothing.
+class StartupProgress {
  public:
-  explicit WaitingLine(const Context& context) : shown_(!context.json && standard_error_is_terminal()) {}
-  ~WaitingLine() { clear(); }
-  WaitingLine(const WaitingLine&) = delete;
-  WaitingLine& operator=(const WaitingLine&) = delete;
+  explicit StartupProgress(const Context& context) : shown_(!context.json && standard_error_is_terminal()) {}
+  ~StartupProgress() { clear(); }
+  StartupProgress(const StartupProgress&) = delete;
+  StartupProgress& operator=(const StartupProgress&) = delete;
 
   void show(const std::vector<std::string>& names) {
     if (!shown_) return;
@@ -87,7 +87,7 @@ void print_table(const std::vector<MemberStatus>& all) {
     printer->row(std::vector{Value::text(one.member.name), Value::text(to_string(one.state)),
                              runs ? Value::uint64(static_cast<uint64_t>(one.pid)) : Value::null(),
                              Value::text(one.member.address), Value::text(one.member.admin_address),
-                             runs ? Value::text(time_for_people(one.uptime_ns)) : Value::null()});
+                             runs ? Value::text(format_duration(one.uptime_ns)) : Value::null()});
   }
   printer->finish();
 }
@@ -106,19 +106,21 @@ Status check_memory(const FolderOptions& options, uint64_t each) {
   const uint64_t wanted = each * options.nodes;
   if (!available || *available >= wanted) return ok_status();
   return Status(StatusCode::kNoSpace,
-                fmt::format("{} storage nodes of {} each take more than the {} that are available; give them less with "
+                fmt::format("{} storage nodes of {} each need more than the {} that are available; give them less with "
                             "--memory, or end other programs",
-                            options.nodes, options.memory, bytes_for_people(*available)));
+                            options.nodes, options.memory, format_bytes(*available)));
 }
 
 bool runs(const MemberStatus& status) { return status.pid != 0; }
 
-GivenPlace place_of_manager(const Member& manager) { return place_of(manager.address, manager.admin_address); }
+ClusterLocation location_of_manager(const Member& manager) {
+  return location_of(manager.address, manager.admin_address);
+}
 
-/// `up`: makes a cluster and starts it, or starts again what is dead of the one that is there.
-class Up {
+/// `loam cluster up`: creates and starts a cluster, or restarts the dead processes of an existing one.
+class UpCommand {
  public:
-  Up(const Context& context, const ClusterCommandOptions& options) : context_(context), options_(options) {}
+  UpCommand(const Context& context, const ClusterCommandOptions& options) : context_(context), options_(options) {}
 
   int run() {
     auto cluster = prepare();
@@ -126,7 +128,7 @@ class Up {
     std::vector<std::string> started;
     const Status status = start_missing(*cluster, started);
     if (!status.ok()) {
-      // A cluster that did not come up as a whole is ended again; one that ran in part goes on.
+      // If a new cluster does not start completely, all its processes are ended. A cluster that ran in part continues.
       if (!resumed_) end_all(*cluster);
       return fail(context_, kExitNotStarted, status);
     }
@@ -151,8 +153,8 @@ class Up {
       if (running > 0) {
         if (options_.given_settings) {
           return Status(StatusCode::kInvalidArgument,
-                        fmt::format("a part of the cluster still runs, with the settings that it has: `{}` starts the "
-                                    "rest again, `{}` ends it all",
+                        fmt::format("a part of the cluster still runs, with its present settings: `{}` restarts the "
+                                    "other processes, `{}` ends all",
                                     hint(Hint::kClusterUp), hint(Hint::kClusterDown)));
         }
         resumed_ = true;
@@ -168,9 +170,9 @@ class Up {
     return LocalCluster(std::move(made));
   }
 
-  // Storage nodes one after another: so that the commit manager gives node-1 the number 1.
+  // Storage nodes start one after another, so that the commit manager gives the id 1 to node-1.
   Status start_missing(LocalCluster& cluster, std::vector<std::string>& started) const {
-    WaitingLine line(context_);
+    StartupProgress line(context_);
     const auto show = [&](const std::vector<std::string>& names) { line.show(names); };
     for (const Member& member : cluster.folder().members()) {
       if (cluster.status(member, false).pid != 0) continue;
@@ -195,9 +197,9 @@ class Up {
   }
 
   static void end_all(LocalCluster& cluster) {
-    constexpr uint64_t kPatienceNs = 5'000'000'000;
+    constexpr uint64_t kGracePeriodNs = 5'000'000'000;
     const auto& members = cluster.folder().members();
-    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster.stop(*member, kPatienceNs);
+    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster.stop(*member, kGracePeriodNs);
   }
 
   void announce(const LocalCluster& cluster, const std::vector<std::string>& started) const {
@@ -221,12 +223,12 @@ class Up {
       for (const std::string& name : started) std::cout << fmt::format("{} was started again.\n", name);
       if (std::any_of(all.begin(), all.end(), [](const auto& one) { return one.state == MemberState::kLost; })) {
         std::cout << fmt::format(
-            "The storage nodes that are lost started anew and are empty: `{}` tells how to go on "
-            "without their records.\n",
-            hint_at(place_of_manager(manager), Hint::kStatus));
+            "The lost storage nodes have restarted without their records: `{}` says how to continue "
+            "without these.\n",
+            hint_at(location_of_manager(manager), Hint::kStatus));
       }
     }
-    const std::string address = place_of_manager(manager).connect;
+    const std::string address = location_of_manager(manager).connect;
     if (!address.empty()) std::cout << fmt::format("export LOAM_CONNECT={}\n", address);
   }
 
@@ -235,37 +237,37 @@ class Up {
   bool resumed_ = false;
 };
 
-std::string_view ending_of(Ending ending) {
+std::string_view stop_outcome_text(StopOutcome ending) {
   switch (ending) {
-    case Ending::kWasGone:
+    case StopOutcome::kNotRunning:
       return "was not running";
-    case Ending::kTerminated:
+    case StopOutcome::kTerminated:
       return "ended";
-    case Ending::kKilled:
+    case StopOutcome::kKilled:
       break;
   }
   return "killed";
 }
 
-void tell_end(const Context& context, const Member& member, Ending ending) {
+void print_stop_outcome(const Context& context, const Member& member, StopOutcome ending) {
   if (context.json) {
     std::cout << json_line({{"process", member.name},
-                            {"ended", ending != Ending::kWasGone},
-                            {"killed", ending == Ending::kKilled}})
+                            {"ended", ending != StopOutcome::kNotRunning},
+                            {"killed", ending == StopOutcome::kKilled}})
               << std::endl;
   } else {
-    std::cout << fmt::format("{:<16} {}", member.name, ending_of(ending)) << std::endl;
+    std::cout << fmt::format("{:<16} {}", member.name, stop_outcome_text(ending)) << std::endl;
   }
 }
 
-// Storage nodes first: while the commit manager is there they end without a complaint.
+// Ends the storage nodes first: they end without an error message while the commit manager runs.
 int down(const Context& context, const ClusterCommandOptions& options) {
   auto folder = ClusterFolder::open(options.folder.directory);
   if (!folder.ok()) return fail(context, kExitFailed, folder.status());
   LocalCluster cluster(*std::move(folder));
   const auto& members = cluster.folder().members();
   for (auto member = members.rbegin(); member != members.rend(); ++member) {
-    tell_end(context, *member, cluster.stop(*member, options.timeout_ns()));
+    print_stop_outcome(context, *member, cluster.stop(*member, options.timeout_ns()));
   }
   return kExitOk;
 }
@@ -291,12 +293,12 @@ int stop_one(const Context& context, const ClusterCommandOptions& options) {
   auto member = cluster.folder().member(options.process);
   if (!member.ok()) return fail(context, kExitUsage, member.status());
   if (!options.kill) {
-    tell_end(context, *member, cluster.stop(*member, options.timeout_ns()));
+    print_stop_outcome(context, *member, cluster.stop(*member, options.timeout_ns()));
     return kExitOk;
   }
   const bool ran = cluster.status(*member, false).pid != 0;
   cluster.kill(*member);
-  tell_end(context, *member, ran ? Ending::kKilled : Ending::kWasGone);
+  print_stop_outcome(context, *member, ran ? StopOutcome::kKilled : StopOutcome::kNotRunning);
   return kExitOk;
 }
 
@@ -311,7 +313,7 @@ int start_one(const Context& context, const ClusterCommandOptions& options) {
   }
   Status started = cluster.start(*member);
   if (started.ok()) {
-    WaitingLine line(context);
+    StartupProgress line(context);
     started = cluster.wait_for({member->name}, MemberState::kLost, options.timeout_ns(),
                                [&](const std::vector<std::string>& names) { line.show(names); });
   }
@@ -323,17 +325,17 @@ int start_one(const Context& context, const ClusterCommandOptions& options) {
     std::cout << fmt::format("{:<16} {} at {}, pid {}", member->name, to_string(now.state), member->address, now.pid)
               << std::endl;
     if (now.state == MemberState::kLost) {
-      std::cout << fmt::format("Its records are lost: `{}` tells how to go on without them.",
-                               hint_at(place_of_manager(cluster.folder().manager()), Hint::kStatus))
+      std::cout << fmt::format("Its records are lost: `{}` says how to continue without them.",
+                               hint_at(location_of_manager(cluster.folder().manager()), Hint::kStatus))
                 << std::endl;
     }
   }
   return kExitOk;
 }
 
-// Runs `body` while no other program changes the folder.
+// Runs `body` with the lock on the folder, so that no other program changes the folder meanwhile.
 int locked(const Context& context, const ClusterCommandOptions& options, const std::function<int()>& body) {
-  auto lock = FolderLock::take(options.folder.directory);
+  auto lock = FolderLock::acquire(options.folder.directory);
   if (!lock.ok()) {
     return fail(context, lock.code() == StatusCode::kOverloaded ? kExitFailed : kExitNotStarted, lock.status());
   }
@@ -342,14 +344,14 @@ int locked(const Context& context, const ClusterCommandOptions& options, const s
 
 void add_directory(CLI::App& app, Context& context) {
   command::add_with_environment(app, "--dir", context.directory, "LOAM_DIR",
-                                "The cluster's folder: configuration, logs, pids")
+                                "Folder of the cluster: configuration, logs, pids")
       ->type_name("FOLDER")
       ->default_str(default_cluster_directory().string());
   add_json(app, context);
 }
 
 void add_timeout(CLI::App& app, ClusterCommandOptions& options, const char* what) {
-  command::add_whole(app, "--timeout", options.timeout_s, {1, 3'600}, what)->type_name("SECONDS");
+  command::add_unsigned(app, "--timeout", options.timeout_s, {1, 3'600}, what)->type_name("SECONDS");
 }
 
 std::filesystem::path directory_of(const Context& context) {
@@ -367,15 +369,16 @@ void set_locked_body(CLI::App& command, Context& context, const std::shared_ptr<
 }
 
 void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<ClusterCommandOptions>& options) {
-  CLI::App* command = cluster.add_subcommand("up", "Start a cluster, or what is dead of one, in the background");
+  CLI::App* command =
+      cluster.add_subcommand("up", "Start a cluster in the background, or restart the dead processes of one");
   add_directory(*command, context);
   std::vector<CLI::Option*> settings;
   settings.push_back(
-      command::add_whole(*command, "--nodes", options->folder.nodes, {1, kMostLocalNodes}, "Storage nodes"));
+      command::add_unsigned(*command, "--nodes", options->folder.nodes, {1, kMaxLocalNodes}, "Storage nodes"));
   settings.push_back(
       command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange, "Memory of each storage node"));
   settings.push_back(command->add_flag("--free-ports", options->folder.free_ports,
-                                       "Take free ports of the loopback address instead of 7400 and the next"));
+                                       "Use free ports of the loopback address instead of 7400 and the following"));
   settings.push_back(command
                          ->add_option("--manager-option", options->manager_options,
                                       "An option of loam-commit-manager without its dashes; repeatable")
@@ -384,12 +387,12 @@ void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<ClusterCo
                          ->add_option("--node-option", options->node_options,
                                       "An option of loam-storage-node without its dashes; repeatable")
                          ->type_name("NAME=VALUE"));
-  add_timeout(*command, *options, "Until all serve");
+  add_timeout(*command, *options, "Wait at most this long until all processes serve");
   set_body(*command, context, [&context, options, settings] {
     options->folder.directory = directory_of(context);
     options->given_settings =
         std::any_of(settings.begin(), settings.end(), [](const auto* one) { return one->count() > 0; });
-    return locked(context, *options, [&] { return Up(context, *options).run(); });
+    return locked(context, *options, [&] { return UpCommand(context, *options).run(); });
   });
 }
 
@@ -401,9 +404,9 @@ void add_cluster(CLI::App& app, Context& context) {
   cluster->require_subcommand(1);
   add_up(*cluster, context, options);
 
-  CLI::App* ending = cluster->add_subcommand("down", "End the cluster; its records are in memory and go with it");
+  CLI::App* ending = cluster->add_subcommand("down", "End the cluster; its records are in memory and are lost");
   add_directory(*ending, context);
-  add_timeout(*ending, *options, "Until a process that does not end is killed");
+  add_timeout(*ending, *options, "Kill a process that has not ended after this time");
   set_locked_body(*ending, context, options, down);
 
   CLI::App* listing = cluster->add_subcommand("status", "Show the processes; exit code 6 if not all are ready");
@@ -414,20 +417,20 @@ void add_cluster(CLI::App& app, Context& context) {
   });
 
   const auto process = [&](CLI::App* command) {
-    command->add_option("process", options->process, "Its name: commit-manager, node-1, …")
+    command->add_option("process", options->process, "Name of the process: commit-manager, node-1, …")
         ->required()
         ->type_name("PROCESS");
     add_directory(*command, context);
   };
   CLI::App* starting = cluster->add_subcommand("start", "Start one process that does not run");
   process(starting);
-  add_timeout(*starting, *options, "Until it serves");
+  add_timeout(*starting, *options, "Wait at most this long until it serves");
   set_locked_body(*starting, context, options, start_one);
 
   CLI::App* stopping = cluster->add_subcommand("stop", "End one process");
   process(stopping);
-  stopping->add_flag("--kill", options->kill, "By SIGKILL, as if it had crashed");
-  add_timeout(*stopping, *options, "Until it is killed if it does not end");
+  stopping->add_flag("--kill", options->kill, "Use SIGKILL, as if the process had crashed");
+  add_timeout(*stopping, *options, "Kill the process if it has not ended after this time");
   set_locked_body(*stopping, context, options, stop_one);
 }
 

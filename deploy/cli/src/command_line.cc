@@ -14,9 +14,9 @@ namespace {
 constexpr const char* kDescription =
     "loam: a shared-data storage cluster, from the command line.\n\n"
     "`loam cluster up` starts a cluster of processes on this host, `loam dev` one in a single process;\n"
-    "`loam demo` shows one at work.\n"
+    "`loam demo` demonstrates one.\n"
     "Exit codes: 0 done, 1 the operation failed, 2 wrong usage, 3 no connection, 4 bad input data,\n"
-    "5 done but for skipped rows, 6 a check failed, 7 the servers did not start, 130 interrupted.";
+    "5 done, with skipped rows, 6 a check failed, 7 the servers did not start, 130 interrupted.";
 
 }  // namespace
 
@@ -47,13 +47,13 @@ CommandLine::CommandLine() : app_(kDescription, "loam") {
 
 void CommandLine::parse(int argc, const char* const* argv) { app_.parse(program::parser_arguments(argc, argv)); }
 
-GivenPlace CommandLine::given_place() const {
+ClusterLocation CommandLine::cluster_location() const {
   const CLI::App* given = &app_;
   while (!given->get_subcommands().empty()) given = given->get_subcommands().front();
   const auto text_of = [given](const char* name) {
     const CLI::Option* option = given->get_option_no_throw(name);
     if (option == nullptr || option->count() == 0) return std::string();
-    // What the environment says the next command knows, too.
+    // Options from the environment are left out, because the next command reads the same environment.
     const char* const variable = std::getenv(option->get_envname().c_str());
     const std::string text = option->results().front();
     return variable != nullptr && text == variable ? std::string() : text;
@@ -62,14 +62,15 @@ GivenPlace CommandLine::given_place() const {
 }
 
 int CommandLine::run(int argc, const char* const* argv) {
-  // What a command has to say it says itself, and with --json nothing else may come between. Warnings of the client
-  // library are for who writes an application: that a fiber held its thread, for one, is true of every busy machine.
+  // Commands print their messages themselves, and with --json no other text may come between. Warnings of the client
+  // library address authors of applications: for example, a fiber that held its thread, which any busy machine can
+  // cause.
   set_log_level(LogLevel::kError);
   try {
     parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app_.exit(error);  // --help
-    // The parser knows only of the option's text; point to the help of the subcommand that was meant.
+    // The parser's message names only the option; this adds the help of the subcommand that the user meant.
     std::string path = "loam";
     const CLI::App* given = &app_;
     while (!given->get_subcommands().empty()) {
@@ -78,7 +79,7 @@ int CommandLine::run(int argc, const char* const* argv) {
     }
     return fail(context_, kExitUsage, std::string(error.what()) + "\n  `" + path + " --help` shows what there is.");
   }
-  set_given_place(given_place());
+  set_cluster_location(cluster_location());
   return context_.run();
 }
 

@@ -1,4 +1,4 @@
-// The command line of `loam`: all subcommands, and one run of the one that is given.
+// The command line of `loam`: the parser of all subcommands, and the run of the one that the user gives.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,13 +19,13 @@ class CommandLine {
   CLI::App& app() { return app_; }
   const Context& context() const { return context_; }
 
-  /// Reads the arguments of main() into the context. Throws CLI::ParseError.
+  /// Parses the arguments of main() into the context. Throws CLI::ParseError.
   void parse(int argc, const char* const* argv);
-  /// Reads the arguments and runs the subcommand; returns the exit code. Errors have been printed.
+  /// Parses the arguments and runs the subcommand. Returns the exit code; prints errors itself.
   int run(int argc, const char* const* argv);
 
-  /// Where the cluster is, as far as options of the subcommand that was given say so.
-  GivenPlace given_place() const;
+  /// The location of the cluster, as far as options of the given subcommand name it.
+  ClusterLocation cluster_location() const;
 
  private:
   CLI::App app_;

@@ -192,7 +192,7 @@ size_t values_in(std::string_view form) {
 }
 
 /// Types a form with this value in all places, and looks whether the parser finds it in all of them again.
-void expect_understood(const HintForm& form, const std::string& value, const GivenPlace& place) {
+void expect_understood(const HintForm& form, const std::string& value, const ClusterLocation& place) {
   const std::string command = hint_at(place, form.hint, {value, value, value});
   Words words = divided(command);
   ASSERT_EQ(words.front(), "loam");
@@ -208,14 +208,14 @@ void expect_understood(const HintForm& form, const std::string& value, const Giv
     return;
   }
   EXPECT_EQ(given_times(given_by(line), value), values_in(form.words)) << command;
-  const GivenPlace given = line.given_place();
-  const bool connects = form.place == HintPlace::kConnection || form.place == HintPlace::kAdministration;
+  const ClusterLocation given = line.cluster_location();
+  const bool connects = form.place == HintLocation::kConnection || form.place == HintLocation::kAdministration;
   EXPECT_EQ(given.connect, connects ? place.connect : "") << command;
-  EXPECT_EQ(given.admin, form.place == HintPlace::kAdministration ? place.admin : "") << command;
-  EXPECT_EQ(given.directory, form.place == HintPlace::kFolder ? place.directory : "") << command;
+  EXPECT_EQ(given.admin, form.place == HintLocation::kAdministration ? place.admin : "") << command;
+  EXPECT_EQ(given.directory, form.place == HintLocation::kFolder ? place.directory : "") << command;
 }
 
-TEST_F(CommandLineTest, EveryCommandThatItTellsToTypeIsUnderstood) {
+TEST_F(CommandLineTest, ParsesEverySuggestedCommand) {
   for (const HintForm& form : hint_forms()) {
     const bool number = form.hint == Hint::kAcceptLoss;
     const Words values = number ? Words{"7"} : Words{"it's a: value", "-x", "--x", "--x=", "--", "++", "import"};
@@ -226,10 +226,10 @@ TEST_F(CommandLineTest, EveryCommandThatItTellsToTypeIsUnderstood) {
   }
 }
 
-TEST_F(CommandLineTest, APrintedCommandReachesItsClusterWhateverTheEnvironmentNames) {
+TEST_F(CommandLineTest, SuggestedCommandOverridesEnvironment) {
   const std::string address(kDefaultAddress);
   const std::string admin(kDefaultAdminAddress);
-  const auto status = [&](const std::string& at) { return hint_at(place_of(at, admin), Hint::kStatus); };
+  const auto status = [&](const std::string& at) { return hint_at(location_of(at, admin), Hint::kStatus); };
   for (const char* const unset : {"", static_cast<const char*>(nullptr)}) {
     for (const char* const variable : {"LOAM_CONNECT", "LOAM_ADMIN"}) {
       if (unset == nullptr) {
@@ -243,15 +243,15 @@ TEST_F(CommandLineTest, APrintedCommandReachesItsClusterWhateverTheEnvironmentNa
   }
   setenv("LOAM_CONNECT", "tcp://another:1", 1);
   EXPECT_EQ(status(address), "loam status --connect " + address);
-  EXPECT_EQ(hint_at(place_of(address, admin), Hint::kIndexList), "loam index list --connect " + address);
+  EXPECT_EQ(hint_at(location_of(address, admin), Hint::kIndexList), "loam index list --connect " + address);
   setenv("LOAM_ADMIN", "another:2", 1);
   EXPECT_EQ(status(address), "loam status --connect " + address + " --admin " + admin);
   unsetenv("LOAM_CONNECT");
   EXPECT_EQ(status(address), "loam status --admin " + admin);
-  EXPECT_EQ(hint_at(place_of(address, admin), Hint::kIndexList), "loam index list");
+  EXPECT_EQ(hint_at(location_of(address, admin), Hint::kIndexList), "loam index list");
 }
 
-TEST_F(CommandLineTest, AnImportOfNamesThatLookLikeOptionsIsRepeated) {
+TEST_F(CommandLineTest, RepeatsImportWithNamesLikeOptions) {
   for (const Words& options : {Words{"--lines", "501-"}, Words{"--null", "-", "--lines", "7", "--lines", "9-"},
                                Words{"--lines", "501-", "--batch", "7"}, Words{"--json"}}) {
     CommandLine first;

@@ -1,4 +1,4 @@
-// The subcommands, one source file each.
+// The subcommands of `loam`, one source file each.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,6 +7,7 @@
 
 namespace loam::cli {
 
+// Each function adds the subcommand of its name to the parser. `context` outlives the parser.
 void add_cluster(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);
 void add_delete(CLI::App& app, Context& context);

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kConnectVariable = "LOAM_CONNECT";
 constexpr const char* kAdminVariable = "LOAM_ADMIN";
 
-/// An empty variable counts as none.
+/// Returns whether an environment variable is set and not empty.
 bool is_set(const char* variable) {
   const char* const value = std::getenv(variable);
   return value != nullptr && *value != '\0';
@@ -54,12 +54,12 @@ void add_connection(CLI::App& app, Context& context) {
 void add_administration(CLI::App& app, Context& context) {
   add_connection(app, context);
   command::add_with_environment(app, "--admin", context.admin, kAdminVariable,
-                                "Administration of the commit manager, if it is not found by --connect")
+                                "Administration of the commit manager; without it, derived from --connect")
       ->type_name("HOST:PORT");
 }
 
-GivenPlace place_of(std::string_view address, std::string_view admin_address) {
-  GivenPlace place;
+ClusterLocation location_of(std::string_view address, std::string_view admin_address) {
+  ClusterLocation place;
   if (address != kDefaultAddress || is_set(kConnectVariable)) place.connect = address;
   if (is_set(kAdminVariable)) place.admin = admin_address;
   return place;
@@ -74,7 +74,7 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) 
   if (address.find("://") == std::string::npos) address = "tcp://" + address;
   client::ClientOptions options;
   options.name = context.name;
-  // Somebody waits before a terminal: a cluster that went away and does not come back is told sooner than by default.
+  // A person waits for the answer, so the loss of the cluster is reported sooner than the library's default.
   options.commit_timeout_ns = 10'000'000'000;
   auto connected = client::Client::connect(address, options);
   if (connected.ok()) return std::move(connected).value();
@@ -132,10 +132,10 @@ int finish_output(const Context& context, program::StandardStreams& streams, int
   return code == kExitOk ? kExitFailed : code;
 }
 
-std::vector<OutputColumn> output_columns(const Question& question, const ResultSchema& schema) {
+std::vector<OutputColumn> output_columns(const QueryPlan& plan, const ResultSchema& schema) {
   std::vector<OutputColumn> columns;
-  columns.reserve(question.names.size());
-  for (size_t i = 0; i < question.names.size(); ++i) columns.push_back({question.names[i], schema.columns[i].type});
+  columns.reserve(plan.names.size());
+  for (size_t i = 0; i < plan.names.size(); ++i) columns.push_back({plan.names[i], schema.columns[i].type});
   return columns;
 }
 
@@ -148,7 +148,7 @@ Result<std::pair<std::string, std::string>> split_assignment(std::string_view te
 }
 
 Result<Key> parse_key(std::string_view text) {
-  const auto key = program::parse_whole(text);
+  const auto key = program::parse_unsigned(text);
   if (!key.ok()) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("'{}' is no record key; a key is a whole number from 0 to 2^64 - 1", text));

@@ -1,4 +1,4 @@
-// What every subcommand shares: common options, the connection, and how errors are told.
+// The common part of all subcommands: options, the connection to the cluster, and the output of errors.
 #pragma once
 
 #include <functional>
@@ -14,26 +14,30 @@
 #include "common/program/standard_streams.h"
 #include "deploy/cli/src/exit_codes.h"
 #include "deploy/cli/src/output/printer.h"
-#include "deploy/cli/src/query/question.h"
+#include "deploy/cli/src/query/query_plan.h"
 #include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 
+/// Default address of the commit manager.
 inline constexpr std::string_view kDefaultAddress = "tcp://127.0.0.1:7400";
+/// Default address of the commit manager's administration.
 inline constexpr std::string_view kDefaultAdminAddress = "127.0.0.1:7410";
 
-/// One run of the program. Lives in main(); subcommands refer to it. One thread.
+/// The options that the parser fills for one run of the program. Owner: CommandLine; subcommands refer to it. Threads:
+/// one.
 struct Context {
-  std::string connect{kDefaultAddress};
-  std::string name = "loam";  ///< of the session, for operators
-  std::string admin;          ///< empty: found from `connect`
-  std::string directory;      ///< of a cluster on this host; empty: the default
-  bool json = false;
-  bool csv = false;
+  std::string connect{kDefaultAddress};  ///< address of the commit manager
+  std::string name = "loam";             ///< name of the session, which operators see in lists of sessions
+  std::string admin;                     ///< address of the administration; empty: derived from `connect`
+  std::string directory;                 ///< folder of a cluster on this host; empty: the default folder
+  bool json = false;                     ///< print JSON
+  bool csv = false;                      ///< print CSV
 
-  /// What to do after parsing; the subcommand that was given sets it. Returns the exit code.
+  /// The body of the given subcommand, which runs after parsing. Returns the exit code.
   std::function<int()> run;
 
+  /// The format of rows on standard output.
   OutputFormat format() const { return json ? OutputFormat::kJson : csv ? OutputFormat::kCsv : OutputFormat::kTable; }
 };
 
@@ -43,39 +47,40 @@ void add_json(CLI::App& command, Context& context);
 void add_connection(CLI::App& command, Context& context);
 /// Adds --connect, --admin (and LOAM_ADMIN) and --json.
 void add_administration(CLI::App& command, Context& context);
-/// What a command that is printed has to be told to reach the cluster whose commit manager has these addresses. The
-/// default address is left out, unless LOAM_CONNECT is set, which the command would read. The administration is found
-/// from the address, unless LOAM_ADMIN is set.
-GivenPlace place_of(std::string_view address, std::string_view admin_address);
+/// The options that a printed command needs to reach the cluster whose commit manager has these addresses. The default
+/// address is left out unless LOAM_CONNECT is set, because the command would use that variable. The administration is
+/// left out unless LOAM_ADMIN is set, because the command derives it from the address.
+ClusterLocation location_of(std::string_view address, std::string_view admin_address);
 
-/// Makes `body` what the subcommand does. The body returns an exit code.
+/// Sets the function that runs if the user gives this subcommand. It returns an exit code.
 void set_body(CLI::App& command, Context& context, std::function<int()> body);
 
-/// A session at the address of --connect; "host:port" is taken for tcp://. Exit code kExitNoConnection, or kExitUsage
-/// for what is no address, has been told if it is null.
+/// Opens a session at the address of --connect; "host:port" means "tcp://host:port". On failure prints the error, sets
+/// `exit_code` to kExitNoConnection, or to kExitUsage for a malformed address, and returns null.
 std::unique_ptr<client::Client> connect(const Context& context, int& exit_code);
 
-/// Address of the commit manager's administration: --admin; or the port kAdminPortOffset above that of --connect, if
-/// the commit manager of --connect answers there; or what a session at --connect is told. The first two need no
-/// session, which a cluster that lacks a node does not give. If it is empty, the exit code has been told.
+/// Finds the address of the commit manager's administration, in this order: the value of --admin; the port of --connect
+/// plus kAdminPortOffset, if the commit manager of --connect answers there; the address that the commit manager tells a
+/// new session. The first two need no session: a cluster that lacks a storage node gives none. On failure prints the
+/// error, sets `exit_code` and returns "".
 std::string administration(const Context& context, int& exit_code);
 
-/// Tells an error on standard error, "loam: …" or with --json an object {"error": …}; returns `code`.
+/// Prints an error on standard error, as "loam: …" or with --json as an object {"error": …}. Returns `code`.
 int fail(const Context& context, ExitCode code, std::string_view message);
-/// The same for a status; the code is exit_code_of() unless given.
+/// Prints the message of a status as an error. The exit code is exit_code_of(status) unless given.
 int fail(const Context& context, const Status& status);
 int fail(const Context& context, ExitCode code, const Status& status);
 
-/// Looks whether all that was printed has been written. The exit code: `code`, but kExitFailed for a success whose
-/// output was lost, which is told on standard error.
+/// Checks that all output was written, and returns the exit code of the program: `code`, or kExitFailed if the command
+/// succeeded and its output was lost. Prints an error in that case.
 int finish_output(const Context& context, program::StandardStreams& streams, int code);
 
-/// The question's names over the types of its result.
-std::vector<OutputColumn> output_columns(const Question& question, const ResultSchema& schema);
+/// The columns of a result: the names of the plan with the types of the result's schema.
+std::vector<OutputColumn> output_columns(const QueryPlan& plan, const ResultSchema& schema);
 
-/// "n=5" → "n" and "5"; kInvalidArgument.
+/// Splits "field=value" at the first '='. kInvalidArgument: no '=', or no field before it.
 Result<std::pair<std::string, std::string>> split_assignment(std::string_view text);
-/// A record key from 0 to 2^64 - 1.
+/// Parses a record key, a whole number from 0 to 2^64 - 1. kInvalidArgument.
 Result<Key> parse_key(std::string_view text);
 
 }  // namespace loam::cli

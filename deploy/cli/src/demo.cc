@@ -18,30 +18,30 @@
 #include "common/program/options.h"
 #include "deploy/cli/src/cluster/local_cluster.h"
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/demo/flights.h"
-#include "deploy/cli/src/demo/ordeal.h"
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/import/importer.h"
 #include "deploy/cli/src/node_memory.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/query/sorted_rows.h"
+#include "deploy/demo/fault_injection.h"
+#include "deploy/demo/flights.h"
 
 namespace loam::cli {
 namespace {
 
-/// Short, so that a dead client is noticed while one watches.
+/// Short, so that the cluster notices a dead client while the user watches.
 constexpr uint64_t kClientLeaseNs = 500'000'000;
 
 struct DemoCommandOptions {
   std::string flights;
   unsigned duration_s = 10;
   uint64_t memory_bytes = uint64_t{256} << 20;
-  OrdealOptions ordeal;
+  FaultInjectionOptions faults;
 };
 
-/// A folder of its own for the cluster's processes, which are gone when it goes. Kept, and said so, if keep() is
-/// called.
+/// A temporary folder for the cluster and its processes. The destructor ends the processes and removes the folder;
+/// after keep() it keeps the folder and prints its name.
 class Folder {
  public:
   static Result<std::unique_ptr<Folder>> make() {
@@ -60,7 +60,7 @@ class Folder {
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
 
-  /// Two storage nodes and a commit manager, ready.
+  /// Starts a commit manager and two storage nodes and waits until they are ready.
   Result<LocalCluster*> start(const std::string& memory) {
     constexpr uint64_t kStartNs = 60'000'000'000;
     FolderOptions options;
@@ -80,9 +80,9 @@ class Folder {
  private:
   explicit Folder(std::filesystem::path path) : path_(std::move(path)) {}
   void end_all() {
-    constexpr uint64_t kPatienceNs = 5'000'000'000;
+    constexpr uint64_t kGracePeriodNs = 5'000'000'000;
     const auto& members = cluster_->folder().members();
-    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster_->stop(*member, kPatienceNs);
+    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster_->stop(*member, kGracePeriodNs);
   }
 
   const std::filesystem::path path_;
@@ -90,7 +90,7 @@ class Folder {
   bool kept_ = false;
 };
 
-/// Runs the three acts and keeps what they found for the final object of --json.
+/// Runs the three parts of the demo and collects their results for the final object of --json.
 class Demo {
  public:
   Demo(const Context& context, const DemoCommandOptions& options) : context_(context), options_(options) {}
@@ -115,8 +115,8 @@ class Demo {
     auto cluster = (*folder)->start(program::size_text(options_.memory_bytes));
     if (!cluster.ok()) return fail(context_, kExitNotStarted, cluster.status());
     say(fmt::format("A commit manager and two storage nodes run as processes of their own, since {}; {}.\n",
-                    time_for_people(Env::now_ns() - begin_ns), (*cluster)->folder().manager().address));
-    if (!std::cout) return kExitFailed;  // the reader has gone; main() tells why
+                    format_duration(Env::now_ns() - begin_ns), (*cluster)->folder().manager().address));
+    if (!std::cout) return kExitFailed;  // the reader of the output has gone; main() reports it
     const Status status = play(**cluster, path, *expected);
     if (status == StatusCode::kCancelled && interrupted()) return kExitInterrupted;
     if (!status.ok() || !wrong_.empty()) {
@@ -131,19 +131,19 @@ class Demo {
 
  private:
   Status play(LocalCluster& cluster, const std::string& path, const std::vector<AnswerRows>& expected) {
-    LOAM_RETURN_IF_ERROR(ask_flights(cluster.folder().manager().address, path, expected));
+    LOAM_RETURN_IF_ERROR(query_flights(cluster.folder().manager().address, path, expected));
     if (interrupted()) return Status(StatusCode::kCancelled, "interrupted");
     return move_money(cluster);
   }
 
-  Status ask_flights(const std::string& address, const std::string& path, const std::vector<AnswerRows>& expected) {
+  Status query_flights(const std::string& address, const std::string& path, const std::vector<AnswerRows>& expected) {
     client::ClientOptions name;
     name.name = "loam demo";
     LOAM_ASSIGN_OR_RETURN(const auto client, client::Client::connect(address, name));
     LOAM_RETURN_IF_ERROR(import_flights(*client, path));
     LOAM_ASSIGN_OR_RETURN(const client::Table table, client->open_table("flights"));
-    LOAM_RETURN_IF_ERROR(ask_one_by_one(*client, table, expected));
-    return ask_all_at_once(*client, table, expected);
+    LOAM_RETURN_IF_ERROR(run_one_by_one(*client, table, expected));
+    return run_as_shared_scan(*client, table, expected);
   }
 
   Status import_flights(client::Client& client, const std::string& path) {
@@ -157,25 +157,26 @@ class Demo {
     const uint64_t took_ns = Env::now_ns() - begin_ns;
     const uint64_t rows = report.outcome.imported;
     const auto rate = static_cast<uint64_t>(static_cast<double>(rows) * 1e9 / static_cast<double>(took_ns));
-    say(fmt::format("Imported {} flights from {} in {} ({} rows/s).\n", grouped(rows),
-                    std::filesystem::path(path).filename().string(), time_for_people(took_ns), grouped(rate)));
+    say(fmt::format("Imported {} flights from {} in {} ({} rows/s).\n", with_thousands_separators(rows),
+                    std::filesystem::path(path).filename().string(), format_duration(took_ns),
+                    with_thousands_separators(rate)));
     result_["import"] = {{"rows", rows}, {"ns", took_ns}, {"rows_per_s", rate}};
     return ok_status();
   }
 
-  Status ask_one_by_one(client::Client& client, const client::Table& table, const std::vector<AnswerRows>& expected) {
-    const std::vector<FlightQuestion> questions = flight_questions();
+  Status run_one_by_one(client::Client& client, const client::Table& table, const std::vector<AnswerRows>& expected) {
+    const std::vector<FlightQuery> questions = flight_queries();
     for (size_t i = 0; i < questions.size(); ++i) {
-      LOAM_ASSIGN_OR_RETURN(const Question question, parse_question(questions[i].text, table.schema()));
-      LOAM_ASSIGN_OR_RETURN(client::ScanStream stream, client.scan(table, question.query));
-      std::vector<OutputColumn> columns = output_columns(question, stream.schema());
-      LOAM_ASSIGN_OR_RETURN(const AnswerRows rows, answer(question, stream));
+      LOAM_ASSIGN_OR_RETURN(const QueryPlan plan, parse_query(questions[i].text, table.schema()));
+      LOAM_ASSIGN_OR_RETURN(client::ScanStream stream, client.scan(table, plan.query));
+      std::vector<OutputColumn> columns = output_columns(plan, stream.schema());
+      LOAM_ASSIGN_OR_RETURN(const AnswerRows rows, answer(plan, stream));
       const uint64_t took_ns = stream.statistics().elapsed_ns;
       const bool right = check(fmt::format("question {}", i + 1), rows, expected[i]);
       result_["questions"].push_back(
           {{"question", questions[i].title}, {"ns", took_ns}, {"rows", rows.size()}, {"right", right}});
       if (context_.json) continue;
-      std::cout << fmt::format("{}. {}  {}, {}\n", i + 1, questions[i].title, time_for_people(took_ns),
+      std::cout << fmt::format("{}. {}  {}, {}\n", i + 1, questions[i].title, format_duration(took_ns),
                                right ? "as the file says" : "WRONG");
       auto printer = make_printer(OutputFormat::kTable, std::move(columns), std::cout);
       for (size_t k = 0; k < std::min(rows.size(), questions[i].shown_rows); ++k) printer->row(rounded(rows[k]));
@@ -186,14 +187,15 @@ class Demo {
     return ok_status();
   }
 
-  // All five in one snapshot, which the node answers in one pass over the records.
-  Status ask_all_at_once(client::Client& client, const client::Table& table, const std::vector<AnswerRows>& expected) {
-    std::vector<Question> questions;
+  // Runs all five queries in one snapshot; the storage nodes answer them in one pass over the records.
+  Status run_as_shared_scan(client::Client& client, const client::Table& table,
+                            const std::vector<AnswerRows>& expected) {
+    std::vector<QueryPlan> questions;
     std::vector<client::ScanRequest> requests;
-    for (const FlightQuestion& one : flight_questions()) {
-      LOAM_ASSIGN_OR_RETURN(Question question, parse_question(one.text, table.schema()));
-      requests.push_back({table, question.query});
-      questions.push_back(std::move(question));
+    for (const FlightQuery& one : flight_queries()) {
+      LOAM_ASSIGN_OR_RETURN(QueryPlan plan, parse_query(one.text, table.schema()));
+      requests.push_back({table, plan.query});
+      questions.push_back(std::move(plan));
     }
     const uint64_t begin_ns = Env::now_ns();
     LOAM_ASSIGN_OR_RETURN(std::vector<client::ScanStream> streams, client.scan(requests));
@@ -207,27 +209,27 @@ class Demo {
     for (size_t i = 0; i < answers.size(); ++i) {
       right &= check(fmt::format("question {} among the others", i + 1), answers[i], expected[i]);
     }
-    say(fmt::format("All five at once, by one shared scan in one snapshot: {}, {}.\n", time_for_people(took_ns),
+    say(fmt::format("All five at once, by one shared scan in one snapshot: {}, {}.\n", format_duration(took_ns),
                     right ? "as the file says" : "WRONG"));
     result_["all_at_once"] = {{"ns", took_ns}, {"right", right}};
     return ok_status();
   }
 
   Status move_money(LocalCluster& cluster) {
-    OrdealOptions ordeal = options_.ordeal;
-    ordeal.duration_ns = uint64_t{options_.duration_s} * 1'000'000'000;
-    ordeal.lease_ns = kClientLeaseNs;
+    FaultInjectionOptions faults = options_.faults;
+    faults.duration_ns = uint64_t{options_.duration_s} * 1'000'000'000;
+    faults.lease_ns = kClientLeaseNs;
     std::error_code error;
-    ordeal.program = std::filesystem::read_symlink("/proc/self/exe", error);
-    ordeal.say = [this](const std::string& text) { say("  " + text); };
+    faults.program = std::filesystem::read_symlink("/proc/self/exe", error);
+    faults.say = [this](const std::string& text) { say("  " + text); };
     say(
         fmt::format("Two client processes of {} fibers move money between {} accounts for {} s or longer, while scans "
                     "sum all balances …",
-                    ordeal.fibers, grouped(ordeal.accounts), options_.duration_s));
-    LOAM_ASSIGN_OR_RETURN(const OrdealReport report, run_ordeal(cluster, ordeal));
+                    faults.fibers, with_thousands_separators(faults.accounts), options_.duration_s));
+    LOAM_ASSIGN_OR_RETURN(const FaultInjectionReport report, run_fault_injection(cluster, faults));
     wrong_.insert(wrong_.end(), report.wrong.begin(), report.wrong.end());
     result_["transfers"] = to_json(report);
-    say("\n" + for_people(report, ordeal));
+    say("\n" + format_report(report, faults));
     return ok_status();
   }
 
@@ -246,8 +248,8 @@ class Demo {
     return wrong_.empty() ? kExitOk : kExitCheckFailed;
   }
 
-  Result<AnswerRows> answer(const Question& question, client::ScanStream& stream) {
-    SortedRows sorted(question);
+  Result<AnswerRows> answer(const QueryPlan& plan, client::ScanStream& stream) {
+    SortedRows sorted(plan);
     for (;;) {
       LOAM_ASSIGN_OR_RETURN(const auto chunk, stream.next());
       if (chunk == nullptr) break;
@@ -262,7 +264,7 @@ class Demo {
     return status.ok();
   }
 
-  // Means to two places: a table for people.
+  // Prints a table for people, with means rounded to two decimal places.
   static std::vector<Value> rounded(std::vector<Value> row) {
     for (Value& value : row) {
       if (!value.is_null() && is_float(value.type())) value = Value::text(fmt::format("{:.2f}", value.as_float64()));
@@ -285,17 +287,18 @@ class Demo {
 void add_demo(CLI::App& app, Context& context) {
   auto options = std::make_shared<DemoCommandOptions>();
   CLI::App* command = app.add_subcommand("demo",
-                                         "Watch a cluster of processes work while some of them die: import, shared "
-                                         "scans, transactions; all of it checked");
-  command->add_option("--flights", options->flights, "Another file of flights; without it those of January 2013")
+                                         "Demonstrate import, shared scans and transactions on a cluster while some of "
+                                         "its processes die, and check all results");
+  command->add_option("--flights", options->flights, "File of flights; without it, the flights of January 2013")
       ->type_name("FILE");
-  command::add_whole(*command, "--duration", options->duration_s, {1, 3'600}, "Seconds that money moves at least");
-  command::add_whole(*command, "--accounts", options->ordeal.accounts, {2, 10'000'000}, "Accounts");
-  command::add_whole(*command, "--fibers", options->ordeal.fibers, {1, 2'000},
-                     "Transfers at once, in each of the two client processes");
-  command::add_whole(*command, "--seed", options->ordeal.seed, {}, "Of the random accounts and amounts");
+  command::add_unsigned(*command, "--duration", options->duration_s, {1, 3'600},
+                        "Minimum duration of the transfers, seconds");
+  command::add_unsigned(*command, "--accounts", options->faults.accounts, {2, 10'000'000}, "Number of accounts");
+  command::add_unsigned(*command, "--fibers", options->faults.fibers, {1, 2'000},
+                        "Concurrent transfers of each of the two client processes");
+  command::add_unsigned(*command, "--seed", options->faults.seed, {}, "Seed of the random accounts and amounts");
   command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange, "Memory of each storage node");
-  command->add_flag("--calm", options->ordeal.calm, "Nobody is killed or paused");
+  command->add_flag("--calm", options->faults.fault_free, "Kill and pause no process");
   add_json(*command, context);
   set_body(*command, context, [&context, options] { return Demo(context, *options).run(); });
 }

@@ -10,31 +10,31 @@
 #include "common/base/env.h"
 #include "common/command/number_options.h"
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/demo/client_report.h"
-#include "deploy/cli/src/demo/movers.h"
 #include "deploy/cli/src/host/interrupt.h"
+#include "deploy/demo/client_report.h"
+#include "deploy/demo/transfer_workload.h"
 
 namespace loam::cli {
 namespace {
 
 struct DemoClientCommandOptions {
-  MoverOptions movers;
+  TransferWorkloadOptions workload;
   uint64_t accounts = 0;
-  std::string held_keys;
+  std::string in_flight_keys;
 };
 
-ClientLine look(Movers& movers, bool last) {
-  ClientLine line;
-  line.counts = movers.counts();
-  line.latencies = movers.take_latencies();
-  line.silence = movers.take_silence();
+ClientReport make_report(TransferWorkload& workload, bool last) {
+  ClientReport line;
+  line.counts = workload.counts();
+  line.latencies = workload.take_latencies();
+  line.stall = workload.take_longest_stall();
   line.at_ns = Env::now_ns();
   line.last = last;
   return line;
 }
 
-// Until SIGTERM, or until nobody is there to read what it tells.
-void report_until_interrupted(Movers& movers) {
+// Runs the workload until SIGTERM, or until the reader of the reports is gone.
+void report_until_interrupted(TransferWorkload& workload) {
   constexpr auto kPollInterval = std::chrono::milliseconds(5);
   const pid_t parent = getppid();
   uint64_t next_ns = Env::now_ns() + kReportIntervalNs;
@@ -42,7 +42,7 @@ void report_until_interrupted(Movers& movers) {
     std::this_thread::sleep_for(kPollInterval);
     if (Env::now_ns() < next_ns) continue;
     next_ns += kReportIntervalNs;
-    std::cout << to_json_line(look(movers, false)) << std::endl;
+    std::cout << to_json_line(make_report(workload, false)) << std::endl;
   }
 }
 
@@ -53,14 +53,14 @@ int run_demo_client(const Context& context, const DemoClientCommandOptions& opti
   if (!client) return exit_code;
   const auto tables = open_accounts(*client, options.accounts);
   if (!tables.ok()) return fail(context, tables.status());
-  auto held_keys = HeldKeys::create(options.held_keys, options.movers.fibers);
-  if (!held_keys.ok()) return fail(context, held_keys.status());
-  Movers movers(*client, *tables, options.movers, &*held_keys);
-  movers.start();
-  report_until_interrupted(movers);
-  movers.stop();
-  movers.join();
-  std::cout << to_json_line(look(movers, true)) << std::endl;
+  auto in_flight_keys = InFlightKeys::create(options.in_flight_keys, options.workload.fibers);
+  if (!in_flight_keys.ok()) return fail(context, in_flight_keys.status());
+  TransferWorkload workload(*client, *tables, options.workload, &*in_flight_keys);
+  workload.start();
+  report_until_interrupted(workload);
+  workload.stop();
+  workload.join();
+  std::cout << to_json_line(make_report(workload, true)) << std::endl;
   return kExitOk;
 }
 
@@ -69,14 +69,16 @@ int run_demo_client(const Context& context, const DemoClientCommandOptions& opti
 void add_demo_client(CLI::App& app, Context& context) {
   auto options = std::make_shared<DemoClientCommandOptions>();
   CLI::App* command = app.add_subcommand("demo-client", "A client process of `loam demo`")->group("");
-  command::add_whole(*command, "--number", options->movers.client_number, {}, "Of the client")->required();
-  command::add_whole(*command, "--fibers", options->movers.fibers, {1, kMostFibers}, "Transfers at once")->required();
-  command::add_whole(*command, "--seed", options->movers.seed, {}, "Of its random choices")->required();
-  command::add_whole(*command, "--accounts", options->accounts, {2, 1'000'000'000}, "Accounts")->required();
-  command->add_option("--held-keys", options->held_keys)->required();
+  command::add_unsigned(*command, "--number", options->workload.client_number, {}, "Number of the client")->required();
+  command::add_unsigned(*command, "--fibers", options->workload.fibers, {1, kMaxFibers}, "Concurrent transfers")
+      ->required();
+  command::add_unsigned(*command, "--seed", options->workload.seed, {}, "Seed of its random choices")->required();
+  command::add_unsigned(*command, "--accounts", options->accounts, {2, 1'000'000'000}, "Number of accounts")
+      ->required();
+  command->add_option("--held-keys", options->in_flight_keys)->required();
   add_connection(*command, context);
   set_body(*command, context, [&context, options] {
-    context.name = session_name(options->movers.client_number);
+    context.name = session_name(options->workload.client_number);
     return run_demo_client(context, *options);
   });
 }

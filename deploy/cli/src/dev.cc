@@ -9,20 +9,20 @@
 #include "common/command/number_options.h"
 #include "deploy/cli/src/cluster/one_process.h"
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/demo/flights.h"
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/node_memory.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/shell/hint.h"
+#include "deploy/demo/flights.h"
 
 namespace loam::cli {
 namespace {
 
-/// The limits of loam-storage-node, which checks its options once more.
+/// The same limits as loam-storage-node, whose code checks its options again.
 constexpr unsigned kMaxThreads = 64;
 constexpr uint64_t kMaxSpinUs = 1'000'000;
-constexpr program::WholeRange kPageBytes{uint64_t{4} << 10, uint64_t{1} << 30};
+constexpr program::UnsignedRange kPageBytes{uint64_t{4} << 10, uint64_t{1} << 30};
 
 struct DevCommandOptions {
   std::string listen{kDefaultAddress};
@@ -90,19 +90,20 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
     std::cout << json_line(object) << std::endl;
     return;
   }
-  const GivenPlace here = place_of(cluster.address(), cluster.admin_address());
+  const ClusterLocation here = location_of(cluster.address(), cluster.admin_address());
   const bool standard = here.connect.empty();
   std::cout << fmt::format("Loam is up: a commit manager and a storage node of {} in this process.\n\n",
-                           bytes_for_people(options.node.memory_bytes));
+                           format_bytes(options.node.memory_bytes));
   std::cout << fmt::format("  connect to      {}{}\n", cluster.address(),
-                           standard ? "  (what `loam` does by itself)" : "  (loam … --connect, or LOAM_CONNECT)");
+                           standard ? "  (the default of `loam`)" : "  (loam … --connect, or LOAM_CONNECT)");
   std::cout << fmt::format("  administration  {}\n", cluster.admin_address());
   if (const auto sample = find_sample()) {
     std::cout << fmt::format("  try             {}\n                  {}\n",
                              hint_at(here, Hint::kImport, {"flights", *sample}),
                              hint_at(here, Hint::kScanCarriers, {"flights", "count(*), avg(dep_delay)"}));
   }
-  std::cout << "\nThe records live in memory and go with it; there is no commit log. Ctrl-C ends it." << std::endl;
+  std::cout << "\nThe records are in memory and end with this process; there is no commit log. Ctrl-C ends it."
+            << std::endl;
   for (const std::string& address : {cluster.address(), cluster.node().address()}) {
     if (is_loopback(address)) continue;
     std::cerr << fmt::format("loam: {} can be reached from other hosts, and nothing is authenticated\n", address);
@@ -115,15 +116,15 @@ int run_dev(const Context& context, const DevCommandOptions& options) {
     print_config(context, cluster_with);
     return kExitOk;
   }
-  set_log_level(LogLevel::kInfo);  // these are servers
-  block_interrupts();              // before any thread starts: they inherit it
+  set_log_level(LogLevel::kInfo);  // this process runs servers, whose log lines matter
+  block_interrupts();              // before any thread starts, because threads inherit the mask
   auto cluster = OneProcessCluster::start(cluster_with);
   if (!cluster.ok()) {
     return fail(context, cluster.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitNotStarted,
                 cluster.status());
   }
   announce(context, **cluster, cluster_with);
-  if (!std::cout) return kExitFailed;  // the addresses were not written; main() tells why
+  if (!std::cout) return kExitFailed;  // the addresses were not written; main() reports it
   wait_for_interrupt();
   if (!context.json) std::cout << "\nending" << std::endl;
   (*cluster)->stop();
@@ -138,18 +139,18 @@ void add_dev(CLI::App& app, Context& context) {
   const auto address = [&](const char* name, std::string& value, const char* what) {
     command->add_option(name, value, what)->type_name("ADDRESS")->capture_default_str();
   };
-  address("--listen", options->listen, "Where clients connect; port 0 takes a free one");
+  address("--listen", options->listen, "Where clients connect; port 0 means a free one");
   address("--admin", options->admin, "Administration of the commit manager (gRPC)");
   address("--node-listen", options->node_listen, "Data path of the storage node");
   address("--node-admin", options->node_admin, "Administration of the storage node (gRPC)");
-  command->add_flag("--free-ports", options->free_ports, "Take free ports of the loopback address for all four");
+  command->add_flag("--free-ports", options->free_ports, "Use free ports of the loopback address for all four");
   command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange, "Memory for records and indexes");
   command::add_size(*command, "--page-size", options->page_bytes, kPageBytes, "Size of a log page, a power of two");
-  command::add_whole(*command, "--network-threads", options->network_threads, {1, kMaxThreads},
-                     "Threads that serve requests");
-  command::add_whole(*command, "--scan-threads", options->scan_threads, {1, kMaxThreads}, "Threads that scan");
-  command::add_whole(*command, "--spin-us", options->spin_us, {0, kMaxSpinUs},
-                     "How long an idle thread polls before it sleeps, microseconds");
+  command::add_unsigned(*command, "--network-threads", options->network_threads, {1, kMaxThreads},
+                        "Threads that serve requests");
+  command::add_unsigned(*command, "--scan-threads", options->scan_threads, {1, kMaxThreads}, "Threads that scan");
+  command::add_unsigned(*command, "--spin-us", options->spin_us, {0, kMaxSpinUs},
+                        "Time for which an idle thread polls before it sleeps, microseconds");
   command->add_flag("--no-huge-pages", options->no_huge_pages, "Do not ask for transparent huge pages");
   command->add_flag("--print-config", options->print_config, "Print the effective options and end");
   add_json(*command, context);

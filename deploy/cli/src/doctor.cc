@@ -10,7 +10,7 @@
 #include "common/command/number_options.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/node_memory.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -21,61 +21,65 @@ struct DoctorCommandOptions {
   std::vector<uint16_t> ports = {7400, 7401, 7410, 7411};
 };
 
-std::string_view word(Health health) {
-  switch (health) {
-    case Health::kGood:
-      return "good";
-    case Health::kPoor:
-      return "poor";
-    case Health::kBad:
+std::string_view to_string(CheckResult result) {
+  switch (result) {
+    case CheckResult::kOk:
+      return "ok";
+    case CheckResult::kWarning:
+      return "warning";
+    case CheckResult::kError:
       break;
   }
-  return "bad";
+  return "error";
 }
 
 void print(const Finding& finding, bool json) {
+  const std::string_view result = to_string(finding.result);
   if (json) {
     const nlohmann::ordered_json object = {
-        {"topic", finding.topic}, {"health", word(finding.health)}, {"what", finding.what}, {"mend", finding.mend}};
+        {"topic", finding.topic}, {"result", result}, {"observation", finding.observation}, {"fix", finding.fix}};
     std::cout << json_line(object) << "\n";
     return;
   }
-  std::string line = std::string(word(finding.health)) + "  " + finding.topic + ":";
-  line.resize(std::max<size_t>(line.size() + 1, 26), ' ');
-  std::cout << line << finding.what << "\n";
-  if (!finding.mend.empty()) std::cout << std::string(6, ' ') << "→ " << finding.mend << "\n";
+  constexpr size_t kResultWidth = 9;
+  std::string line(result);
+  line.resize(kResultWidth, ' ');
+  line += finding.topic + ":";
+  line.resize(std::max<size_t>(line.size() + 1, kResultWidth + 20), ' ');
+  std::cout << line << finding.observation << "\n";
+  if (!finding.fix.empty()) std::cout << std::string(kResultWidth, ' ') << "→ " << finding.fix << "\n";
 }
 
 int run_doctor(const Context& context, const DoctorCommandOptions& options) {
-  DoctorOptions what;
-  what.memory_bytes = options.memory_bytes;
-  what.ports = options.ports;
-  what.locked_limit = locked_memory_limit();
-  what.files_limit = open_files_limit();
-  size_t poor = 0;
-  size_t bad = 0;
-  for (const Finding& finding : examine(what)) {
+  DoctorOptions checks;
+  checks.memory_bytes = options.memory_bytes;
+  checks.ports = options.ports;
+  checks.locked_limit = locked_memory_limit();
+  checks.files_limit = open_files_limit();
+  size_t warnings = 0;
+  size_t errors = 0;
+  for (const Finding& finding : run_checks(checks)) {
     print(finding, context.json);
-    poor += finding.health == Health::kPoor;
-    bad += finding.health == Health::kBad;
+    warnings += finding.result == CheckResult::kWarning;
+    errors += finding.result == CheckResult::kError;
   }
   if (!context.json) {
-    std::cout << (bad > 0    ? "\nLoam cannot work here as it should.\n"
-                  : poor > 0 ? "\nLoam works here; what is marked poor costs speed or room.\n"
-                             : "\nLoam works here.\n");
+    std::cout << (errors > 0     ? "\nLoam does not work correctly here.\n"
+                  : warnings > 0 ? "\nLoam works here; the warnings cost speed or memory.\n"
+                                 : "\nLoam works here.\n");
   }
-  return bad > 0 ? kExitCheckFailed : kExitOk;
+  return errors > 0 ? kExitCheckFailed : kExitOk;
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app, Context& context) {
   auto options = std::make_shared<DoctorCommandOptions>();
-  CLI::App* command = app.add_subcommand("doctor", "Look at this host: what hinders Loam, and how to mend it");
+  CLI::App* command = app.add_subcommand("doctor", "Check this host for problems of Loam, and say how to fix them");
   add_json(*command, context);
   command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange,
-                    "Memory that a storage node would take");
-  command::add_wholes(*command, "--port", options->ports, {1, UINT16_MAX}, "Ports that would be used")
+                    "Memory that a storage node would use");
+  command::add_unsigned_list(*command, "--port", options->ports, {1, UINT16_MAX}, "Ports that Loam would use")
       ->type_name("PORT");
   set_body(*command, context, [&context, options] { return run_doctor(context, *options); });
 }

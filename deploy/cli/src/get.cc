@@ -17,14 +17,14 @@ namespace {
 
 struct GetCommandOptions {
   std::string table;
-  std::vector<std::string> keys;  // or values of the index
+  std::vector<std::string> keys;  // or values of the index's first fields
   std::string index;
   std::vector<std::string> nulls;
   std::vector<std::string> fields;  // empty: all
   bool version = false;
 };
 
-// All keys in one snapshot, or the newest versions in a non-transactional table.
+// Reads all keys in one snapshot, or their newest versions in a non-transactional table.
 Result<std::vector<Result<client::Record>>> read(client::Client& client, const client::Table& table,
                                                  const std::vector<Key>& keys) {
   if (table.kind() == TableKind::kNonTransactional) {
@@ -40,7 +40,7 @@ Result<client::Table> shown(const client::Table& table, const std::vector<std::s
   return table.project(std::vector<std::string_view>(fields.begin(), fields.end()));
 }
 
-/// The columns that were asked for, and rows in them. Fields are those of `shown`, a table or a projection of it.
+/// Prints the requested columns of records. The fields are those of `shown`, a table or a projection of it.
 class RecordPrinter {
  public:
   RecordPrinter(const Context& context, const GetCommandOptions& options, const client::Table& shown)
@@ -52,7 +52,7 @@ class RecordPrinter {
     printer_ = make_printer(context.format(), std::move(columns), std::cout);
   }
 
-  /// `record` is of the table that is shown, or of the whole of it.
+  /// `record` has the fields of `shown`, or all fields of the table.
   void print(const client::Record& record) {
     std::vector<Value> row = {Value::uint64(record.key().value)};
     if (version_) row.push_back(Value::uint64(record.version().value));
@@ -109,7 +109,7 @@ int get_by_index(const Context& context, const GetCommandOptions& options, clien
     if (records->empty()) break;
     found = true;
     for (const client::Record& record : *records) printer.print(record);
-    if (!std::cout) break;  // main() tells why
+    if (!std::cout) break;  // main() reports the lost output
   }
   if (!found) {
     return fail(context, kExitFailed,
@@ -121,7 +121,7 @@ int get_by_index(const Context& context, const GetCommandOptions& options, clien
 
 int run_get(const Context& context, const GetCommandOptions& options) {
   if (options.index.empty() && options.keys.empty()) {
-    return fail(context, kExitUsage, "say the keys of the records, or --index and values of its fields");
+    return fail(context, kExitUsage, "give the keys of the records, or --index and values of its fields");
   }
   std::vector<Key> keys;
   for (size_t i = 0; i < options.keys.size() && options.index.empty(); ++i) {
@@ -148,15 +148,18 @@ void add_get(CLI::App& app, Context& context) {
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
   command
       ->add_option("keys", options->keys,
-                   "Keys of the records; with --index the values of its first fields, a blob written x'0a0b'")
+                   "Keys of the records; with --index, values of its first fields; a blob is written x'0a0b'")
       ->type_name("KEY|VALUE");
-  auto* index = command->add_option("--index", options->index, "Show the records that this index finds by the values")
+  auto* index = command->add_option("--index", options->index, "Show the records that this index finds for the values")
                     ->type_name("INDEX");
-  command->add_option("--null", options->nulls, "Fields of the index that are NULL; the values are those of the others")
+  command
+      ->add_option("--null", options->nulls, "Fields of the index that are NULL; the values belong to the other fields")
       ->needs(index)
       ->allow_extra_args(false)
       ->type_name("FIELD");
-  command->add_option("--fields", options->fields, "Show these fields only, in this order; the others do not travel")
+  command
+      ->add_option("--fields", options->fields,
+                   "Show these fields only, in this order; the storage node sends no others")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("FIELD,…");

@@ -14,7 +14,7 @@
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/import/advice.h"
 #include "deploy/cli/src/import/importer.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"
 #include "deploy/cli/src/shell/command_line.h"
@@ -22,7 +22,7 @@
 namespace loam::cli {
 namespace {
 
-/// Bad rows that are shown to a person; --json lists up to kMaxListedBadRows.
+/// Upper bound on the bad rows that are printed for people; --json lists up to kMaxListedBadRows.
 constexpr size_t kShownBadRows = 20;
 
 struct ImportCommandOptions {
@@ -37,7 +37,7 @@ struct ImportCommandOptions {
 
 ExitCode import_exit_code(const ImportCommandOptions& options, const ImportReport& report) {
   if (!report.outcome.fatal.ok()) {
-    // A file that ends in the middle or is damaged is bad data; the rest is the cluster's.
+    // A truncated or damaged file is bad data; every other error is one of the cluster.
     if (report.outcome.fatal == StatusCode::kMalformed) return kExitBadData;
     return exit_code_of(report.outcome.fatal);
   }
@@ -56,14 +56,14 @@ void print_json(const ImportOptions& options, const ImportReport& report, double
                                    {"delimiter", std::string(1, report.delimiter)},
                                    {"finished", report.finished},
                                    {"lines_imported", outcome.imported_lines.to_string()},
-                                   {"lines_left", report.left.to_string()},
-                                   {"lines_doubtful", outcome.doubtful_lines.to_string()},
+                                   {"lines_remaining", report.remaining.to_string()},
+                                   {"lines_doubtful", outcome.unknown_outcome_lines.to_string()},
                                    {"seconds", seconds},
                                    {"bad_rows", nlohmann::ordered_json::array()},
                                    {"exit_code", static_cast<int>(code)}};
   for (const BadRow& row : outcome.bad_rows)
     object["bad_rows"].push_back({{"line", row.line}, {"message", row.message}});
-  if (!report.left.empty()) object["go_on"] = go_on_command(options, report);
+  if (!report.remaining.empty()) object["resume_command"] = resume_command(options, report);
   if (!report.wider_schema.empty()) object["wider_schema"] = report.wider_schema;
   if (!outcome.fatal.ok()) object["error"] = {{"message", outcome.fatal.to_string()}};
   std::cout << json_line(object) << "\n";
@@ -76,22 +76,25 @@ void print_text(const ImportOptions& options, const ImportReport& report, double
     std::cerr << fmt::format("loam: {}: {}\n", path, outcome.bad_rows[i].message);
   }
   if (outcome.bad > kShownBadRows) {
-    std::cerr << fmt::format("loam: {}: {} more bad rows\n", path, grouped(outcome.bad - kShownBadRows));
+    std::cerr << fmt::format("loam: {}: {} more bad rows\n", path,
+                             with_thousands_separators(outcome.bad - kShownBadRows));
   }
   if (!outcome.fatal.ok()) std::cerr << fmt::format("loam: the import stopped: {}\n", outcome.fatal.message());
   if (report.interrupted) std::cerr << "loam: the import was interrupted\n";
-  std::cout << fmt::format("{} rows imported into {} in {:.2f} s ({} rows/s)", grouped(outcome.imported), options.table,
-                           seconds, grouped(static_cast<uint64_t>(static_cast<double>(outcome.imported) / seconds)));
-  if (outcome.bad > 0) std::cout << fmt::format(", {} bad", grouped(outcome.bad));
+  std::cout << fmt::format(
+      "{} rows imported into {} in {:.2f} s ({} rows/s)", with_thousands_separators(outcome.imported), options.table,
+      seconds, with_thousands_separators(static_cast<uint64_t>(static_cast<double>(outcome.imported) / seconds)));
+  if (outcome.bad > 0) std::cout << fmt::format(", {} bad", with_thousands_separators(outcome.bad));
   std::cout << std::endl;
-  if (report.left.empty()) return;
+  if (report.remaining.empty()) return;
   std::cerr << fmt::format("loam: imported lines: {}\nloam: not imported: {}\n", outcome.imported_lines.to_string(),
-                           report.left.to_string());
-  if (!outcome.doubtful_lines.empty()) {
-    std::cerr << fmt::format("loam: of those, the outcome of lines {} is unknown: look before you repeat them\n",
-                             outcome.doubtful_lines.to_string());
+                           report.remaining.to_string());
+  if (!outcome.unknown_outcome_lines.empty()) {
+    std::cerr << fmt::format(
+        "loam: of those, the outcome of lines {} is unknown: check these records before you repeat the lines\n",
+        outcome.unknown_outcome_lines.to_string());
   }
-  std::cerr << go_on_text(options, report);
+  std::cerr << resume_text(options, report);
 }
 
 Result<ImportOptions> complete(const ImportCommandOptions& options) {
@@ -106,14 +109,14 @@ Result<ImportOptions> complete(const ImportCommandOptions& options) {
   if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {
     return Status(
         StatusCode::kInvalidArgument,
-        "--delimiter is one character, not a quote or a line end; \\t is a tab, auto lets the first rows tell");
+        "--delimiter is one character, not a quote or a line end; \\t is a tab, auto derives it from the first rows");
   }
   import.delimiter = delimiter[0];
   return import;
 }
 
-// The command line of this run with other values of some options. The address may have come from the environment, which
-// another shell does not have.
+// The command line of this run with other values of some options. It always names the address, which may have come from
+// the environment: another shell does not have that.
 std::string repeat(const Context& context, const CLI::App& command, const std::string& path,
                    std::span<const OptionValues> instead) {
   std::vector<OptionValues> values(instead.begin(), instead.end());
@@ -128,7 +131,7 @@ int run_import(const Context& context, const ImportCommandOptions& options) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
-  catch_interrupts();  // until here nothing was done, and a signal ends the program
+  catch_interrupts();  // nothing was written before this line, so a signal simply ends the program
   import->stop = interrupt_descriptor();
 
   const bool terminal = standard_error_is_terminal();
@@ -169,7 +172,7 @@ void add_import(CLI::App& app, Context& context) {
   auto options = std::make_shared<ImportCommandOptions>();
   ImportOptions& import = options->import;
   CLI::App* command = app.add_subcommand("import", "Load a CSV file, plain or gzip, into a table");
-  command->add_option("table", import.table, "Name of the table; made if it does not exist")
+  command->add_option("table", import.table, "Name of the table; created if it does not exist")
       ->required()
       ->type_name("TABLE");
   command->add_option("file", import.path, "CSV with a header line; - is the standard input")
@@ -178,26 +181,29 @@ void add_import(CLI::App& app, Context& context) {
   command->add_option("--key", options->key, "Column with the record's key; without it keys come from a counter")
       ->type_name("COLUMN");
   command
-      ->add_option("--schema", import.schema,
-                   "Fields of the table, \"id:int64,note:text?\"; without it the table's, or guessed from the file")
+      ->add_option(
+          "--schema", import.schema,
+          "Fields of the table, \"id:int64,note:text?\"; without it, those of the table, or inferred from the file")
       ->type_name("FIELDS");
-  command->add_option("--kind", options->kind, "Kind of a table that is made")
+  command->add_option("--kind", options->kind, "Kind of a table that the import creates")
       ->check(CLI::IsMember({"transactional", "non-transactional"}))
       ->capture_default_str();
   command->add_option("--on-error", options->on_error, "What to do at a bad row")
       ->check(CLI::IsMember({"stop", "skip"}))
       ->capture_default_str();
-  command->add_option("--null", options->nulls, "Unquoted fields that are NULL; without it: empty and NA")
+  command->add_option("--null", options->nulls, "Unquoted text that means NULL; without it, the empty text and NA")
       ->type_name("WORD");
   command
       ->add_option("--delimiter", options->delimiter,
-                   "Between fields; \\t is a tab; auto: , ; tab or |, as the first rows tell")
+                   "Character between fields; \\t is a tab; auto derives it from the first rows: , ; tab or |")
       ->type_name("CHARACTER")
       ->capture_default_str();
-  command->add_option("--lines", options->lines, "Only these lines of the file, to go on after a failure: 501- or 7")
+  command
+      ->add_option("--lines", options->lines,
+                   "Import only these lines of the file, for example after a failure: 501- or 7")
       ->type_name("FROM-TO");
-  command::add_whole(*command, "--batch", import.batch_rows, {1, 10'000}, "Rows a transaction");
-  command::add_whole(*command, "--in-flight", import.batches_in_flight, {1, 1'000}, "Transactions at once");
+  command::add_unsigned(*command, "--batch", import.batch_rows, {1, 10'000}, "Rows of a transaction");
+  command::add_unsigned(*command, "--in-flight", import.batches_in_flight, {1, 1'000}, "Concurrent transactions");
   add_connection(*command, context);
   import.command = [&context, command, &path = import.path](std::span<const OptionValues> instead) {
     return repeat(context, *command, path, instead);

@@ -26,7 +26,7 @@ struct IndexCommandOptions {
   bool yes = false;
 };
 
-// One index, a row of `index list`.
+// One index as a row of `loam index list`.
 std::vector<Value> describe(const client::Index& index) {
   return {Value::text(index.name()), Value::text(index.table().name()), Value::text(format_index_fields(index)),
           Value::text(index.unique() ? "yes" : "no"), Value::text(std::string(format_index_state(index)))};
@@ -38,14 +38,14 @@ const std::vector<OutputColumn> kIndexColumns = {{"name", FieldType::kText},
                                                  {"unique", FieldType::kText},
                                                  {"state", FieldType::kText}};
 
-// What stands in the way of a creation, or is left of it, and what to do about it.
+// Prints why a creation failed, what remains of the index, and how to continue.
 int creation_failed(const Context& context, const IndexCommandOptions& options, client::Client& client,
                     const Status& status) {
   const auto there = client.open_index(options.name);
   const StatusCode code = status.code();
   if (code == StatusCode::kAlreadyExists && there.ok()) {
     return fail(context, kExitFailed,
-                fmt::format("there is an index {} already, made by\n  {}\n`{}` makes room for another", options.name,
+                fmt::format("there is an index {} already, created by\n  {}\n`{}` drops it", options.name,
                             create_command(*there), hint(Hint::kIndexDrop, {options.name})));
   }
   if (code == StatusCode::kAlreadyExists && client.open_table(options.name).ok()) {
@@ -53,17 +53,18 @@ int creation_failed(const Context& context, const IndexCommandOptions& options, 
   }
   if (code == StatusCode::kAlreadyExists) {
     return fail(context, kExitFailed,
-                fmt::format("{}\n  No index is left. Mend the records, or leave --unique out.", status.message()));
+                fmt::format("{}\n  The index was removed. Change the records, or omit --unique.", status.message()));
   }
   if (there.ok() && there->damaged()) return fail(context, check_ready(*there));
   const bool stays = there.ok() ? !there->ready() : there.code() != StatusCode::kNoSuchTable;
   if (!stays) return fail(context, status);
   return fail(
       context, exit_code_of(status),
-      fmt::format("{}\n  What is built stays, and is kept up to date: the same command goes on with it, `{}` gives it "
-                  "up.",
-                  status.message().empty() ? to_string(status.code()) : status.message(),
-                  hint(Hint::kIndexDrop, {options.name})));
+      fmt::format(
+          "{}\n  The unfinished index stays, and writes maintain it: the same command continues the build, `{}` "
+          "drops it.",
+          status.message().empty() ? to_string(status.code()) : status.message(),
+          hint(Hint::kIndexDrop, {options.name})));
 }
 
 int create(const Context& context, const IndexCommandOptions& options) {
@@ -85,10 +86,12 @@ int create(const Context& context, const IndexCommandOptions& options) {
   creation.unique = options.unique;
   creation.on_progress = [&](uint64_t done, uint64_t total) {
     if (interrupted()) {
-      // A creation cannot be called back, only left: as if this process were killed, which loses nothing.
+      // The client cannot cancel a creation. It leaves the index unfinished, as the death of this process would; no
+      // data is lost.
       bar.clear();
       fail(context, kExitInterrupted,
-           fmt::format("interrupted; what is built of index {} stays: the same command goes on with it", options.name));
+           fmt::format("interrupted; the unfinished index {} stays: the same command continues the build",
+                       options.name));
       std::_Exit(kExitInterrupted);
     }
     const double fraction = total == 0 ? -1 : static_cast<double>(done) / static_cast<double>(total);
@@ -122,7 +125,7 @@ int print_indexes(const Context& context, const IndexCommandOptions& options) {
     return !options.table.empty() && index.table().name() != options.table;
   });
   if (indexes->empty() && !context.json) {
-    std::cout << fmt::format("no indexes yet; `{}` tells how to make one\n", hint(Hint::kIndexCreateHelp));
+    std::cout << fmt::format("no indexes yet; `{}` says how to create one\n", hint(Hint::kIndexCreateHelp));
     return kExitOk;
   }
   auto printer = make_printer(context.format(), kIndexColumns, std::cout);
@@ -134,8 +137,9 @@ int print_indexes(const Context& context, const IndexCommandOptions& options) {
 int drop(const Context& context, const IndexCommandOptions& options) {
   if (!options.yes) {
     if (isatty(STDIN_FILENO) != 1) {
-      return fail(context, kExitUsage,
-                  fmt::format("whoever reads by index {} will fail without it; say --yes to drop it", options.name));
+      return fail(
+          context, kExitUsage,
+          fmt::format("programs that read by index {} will fail without it; use --yes to drop it", options.name));
     }
     std::cerr << fmt::format("Drop the index {}? The records stay. Type its name to confirm: ", options.name);
     std::string answer;
@@ -163,14 +167,14 @@ void add_index(CLI::App& app, Context& context) {
   command->require_subcommand(1);
 
   CLI::App* creation =
-      command->add_subcommand("create", "Create an index and fill it; the same again goes on with one that was left");
+      command->add_subcommand("create", "Create an index and fill it; the same command continues an unfinished build");
   creation->add_option("name", options->name, "Name of the index")->required()->type_name("INDEX");
-  creation->add_option("--table", options->table, "The transactional table that it is of")
+  creation->add_option("--table", options->table, "The transactional table of the index")
       ->required()
       ->type_name("TABLE");
   creation
       ->add_option("--fields", options->fields,
-                   "Fields in the order of the index: \"carrier,delay:desc\"; :desc has great values first")
+                   "Fields in the order of the index: \"carrier,delay:desc\"; :desc puts the greatest values first")
       ->required()
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -179,8 +183,8 @@ void add_index(CLI::App& app, Context& context) {
   add_connection(*creation, context);
   set_body(*creation, context, [&context, options] { return create(context, *options); });
 
-  CLI::App* listing = command->add_subcommand("list", "List the indexes, those too that are being built");
-  listing->add_option("--table", options->table, "Those of this table only")->type_name("TABLE");
+  CLI::App* listing = command->add_subcommand("list", "List the indexes, with those that are being built");
+  listing->add_option("--table", options->table, "Only the indexes of this table")->type_name("TABLE");
   add_connection(*listing, context);
   set_body(*listing, context, [&context, options] { return print_indexes(context, *options); });
 

@@ -13,7 +13,7 @@
 #include <loam/commit/log_format.h>
 
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -37,11 +37,11 @@ Result<std::string> read_log_file(const std::string& path) {
 
 std::string_view meaning(commit::LogTail tail) {
   switch (tail) {
-    case commit::LogTail::kWhole:
+    case commit::LogTail::kClean:
       return "ends with a whole record";
-    case commit::LogTail::kCutShort:
-      return "ends within a record: a write was cut off, or goes on right now";
-    case commit::LogTail::kUnwritten:
+    case commit::LogTail::kTorn:
+      return "ends within a record: a write was cut off, or is in progress";
+    case commit::LogTail::kZeroFilled:
       return "ends with zeros: the host lost power before the bytes were on the disk";
     case commit::LogTail::kDamaged:
       break;
@@ -49,23 +49,26 @@ std::string_view meaning(commit::LogTail tail) {
   return "is damaged: the checksum of the next record is wrong";
 }
 
-void print_log_for_people(const std::string& path, uint64_t bytes, const commit::ReadLog& log, bool ranges) {
+void print_log_as_text(const std::string& path, uint64_t bytes, const commit::LogReadResult& log, bool ranges) {
   const std::vector<commit::IdRange>& committed = log.contents.committed;
-  std::cout << fmt::format("{}: a commit log of format {}, {} bytes\n", path, commit::kLogFormat, grouped(bytes));
-  std::cout << fmt::format("beginning  {} bytes: {} commits until then; {} ids in {} ranges; ids up to {} are cut\n",
-                           grouped(log.beginning_bytes), grouped(log.beginning_end), grouped(log.beginning_ids),
-                           grouped(log.beginning_ranges), log.contents.cut.value);
-  std::cout << fmt::format("batches    {}, with {} commits: {} commits in all\n", grouped(log.records),
-                           grouped(log.contents.end - log.beginning_end), grouped(log.contents.end));
-  std::cout << fmt::format("committed  {} ids in {} ranges", grouped(commit::count_ids(committed)),
-                           grouped(committed.size()));
+  std::cout << fmt::format("{}: a commit log of format {}, {} bytes\n", path, commit::kLogFormat,
+                           with_thousands_separators(bytes));
+  std::cout << fmt::format("checkpoint {} bytes: {} commits until then; {} ids in {} ranges; truncated up to id {}\n",
+                           with_thousands_separators(log.checkpoint_bytes),
+                           with_thousands_separators(log.checkpoint_end), with_thousands_separators(log.checkpoint_ids),
+                           with_thousands_separators(log.checkpoint_ranges), log.contents.truncated_up_to.value);
+  std::cout << fmt::format(
+      "batches    {}, with {} commits: {} commits in all\n", with_thousands_separators(log.records),
+      with_thousands_separators(log.contents.end - log.checkpoint_end), with_thousands_separators(log.contents.end));
+  std::cout << fmt::format("committed  {} ids in {} ranges", with_thousands_separators(commit::count_ids(committed)),
+                           with_thousands_separators(committed.size()));
   if (!committed.empty()) {
     std::cout << fmt::format(", from {} to {}", committed.front().first.value, committed.back().last.value);
   }
   std::cout << fmt::format("\ntail       {}", meaning(log.tail));
-  if (log.tail != commit::LogTail::kWhole) {
-    std::cout << fmt::format("; {} bytes are valid, {} are not", grouped(log.valid_bytes),
-                             grouped(bytes - log.valid_bytes));
+  if (log.tail != commit::LogTail::kClean) {
+    std::cout << fmt::format("; {} bytes are valid, {} are not", with_thousands_separators(log.valid_bytes),
+                             with_thousands_separators(bytes - log.valid_bytes));
   }
   std::cout << "\n";
   if (!ranges) return;
@@ -76,20 +79,20 @@ void print_log_for_people(const std::string& path, uint64_t bytes, const commit:
   }
 }
 
-void print_log_as_json(const std::string& path, uint64_t bytes, const commit::ReadLog& log, bool ranges) {
+void print_log_as_json(const std::string& path, uint64_t bytes, const commit::LogReadResult& log, bool ranges) {
   const std::vector<commit::IdRange>& committed = log.contents.committed;
   nlohmann::ordered_json object = {
       {"path", path},
       {"format", commit::kLogFormat},
       {"bytes", bytes},
-      {"beginning",
-       {{"bytes", log.beginning_bytes},
-        {"end", log.beginning_end},
-        {"cut", log.contents.cut.value},
-        {"ranges", log.beginning_ranges},
-        {"ids", log.beginning_ids}}},
+      {"checkpoint",
+       {{"bytes", log.checkpoint_bytes},
+        {"end", log.checkpoint_end},
+        {"truncated_up_to", log.contents.truncated_up_to.value},
+        {"ranges", log.checkpoint_ranges},
+        {"ids", log.checkpoint_ids}}},
       {"batches", log.records},
-      {"commits", log.contents.end - log.beginning_end},
+      {"commits", log.contents.end - log.checkpoint_end},
       {"end", log.contents.end},
       {"committed", {{"ranges", committed.size()}, {"ids", commit::count_ids(committed)}}},
       {"valid_bytes", log.valid_bytes},
@@ -113,7 +116,7 @@ int inspect_log(const Context& context, const LogCommandOptions& options) {
   if (context.json) {
     print_log_as_json(path, content->size(), *log, options.ranges);
   } else {
-    print_log_for_people(path, content->size(), *log, options.ranges);
+    print_log_as_text(path, content->size(), *log, options.ranges);
   }
   return kExitOk;
 }
@@ -122,14 +125,14 @@ int inspect_log(const Context& context, const LogCommandOptions& options) {
 
 void add_log(CLI::App& app, Context& context) {
   auto options = std::make_shared<LogCommandOptions>();
-  CLI::App* command = app.add_subcommand("log", "Look at the commit log of a commit manager");
+  CLI::App* command = app.add_subcommand("log", "Inspect the commit log of a commit manager");
   command->require_subcommand(1);
   CLI::App* inspecting = command->add_subcommand(
-      "inspect", "Print what a commit log holds; it only reads, so a commit manager may be writing it");
-  inspecting->add_option("path", options->path, "The commit log, a copy of it, or the folder (--data) that it is in")
+      "inspect", "Print the content of a commit log; a commit manager may write to it meanwhile");
+  inspecting->add_option("path", options->path, "The commit log, a copy of it, or its folder (--data)")
       ->required()
       ->type_name("FILE");
-  inspecting->add_flag("--ranges", options->ranges, "Print all ranges of committed ids too");
+  inspecting->add_flag("--ranges", options->ranges, "Also print all ranges of committed ids");
   add_json(*inspecting, context);
   set_body(*inspecting, context, [&context, options] { return inspect_log(context, *options); });
 }

@@ -30,10 +30,11 @@ struct LogTest : ::testing::Test {
     if (mkdtemp(name.data()) == nullptr) std::abort();
     folder = name;
     path = folder / "commit-log";
-    commit::encode_beginning({.committed = {{TransactionId(3), TransactionId(5)}, {TransactionId(8), TransactionId(8)}},
-                              .cut = TransactionId(2),
-                              .end = 1'200},
-                             7, bytes);
+    commit::encode_checkpoint(
+        {.committed = {{TransactionId(3), TransactionId(5)}, {TransactionId(8), TransactionId(8)}},
+         .truncated_up_to = TransactionId(2),
+         .end = 1'200},
+        7, bytes);
     uint64_t chain = 7;
     commit::encode_batch(std::vector{TransactionId(6), TransactionId(10)}, chain, bytes);
     commit::encode_batch(std::vector{TransactionId(11)}, chain, bytes);
@@ -68,13 +69,13 @@ struct LogTest : ::testing::Test {
   Buffer bytes;
 };
 
-TEST_F(LogTest, PrintsWhatALogHolds) {
+TEST_F(LogTest, PrintsContentOfLog) {
   const Outcome outcome = inspect({path.string()});
   EXPECT_EQ(outcome.code, kExitOk);
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.out, path.string() +
                              ": a commit log of format 1, 71 bytes\n"
-                             "beginning  44 bytes: 1,200 commits until then; 4 ids in 2 ranges; ids up to 2 are cut\n"
+                             "checkpoint 44 bytes: 1,200 commits until then; 4 ids in 2 ranges; truncated up to id 2\n"
                              "batches    2, with 3 commits: 1,203 commits in all\n"
                              "committed  7 ids in 3 ranges, from 3 to 11\n"
                              "tail       ends with a whole record\n");
@@ -86,32 +87,32 @@ TEST_F(LogTest, PrintsJson) {
   const nlohmann::json log = inspect_json({path.string(), "--ranges"});
   EXPECT_EQ(log["path"], path.string());
   EXPECT_EQ(log["bytes"], bytes.size());
-  EXPECT_EQ(log["beginning"]["end"], 1'200);
-  EXPECT_EQ(log["beginning"]["cut"], 2);
-  EXPECT_EQ(log["beginning"]["ranges"], 2);
-  EXPECT_EQ(log["beginning"]["ids"], 4);
+  EXPECT_EQ(log["checkpoint"]["end"], 1'200);
+  EXPECT_EQ(log["checkpoint"]["truncated_up_to"], 2);
+  EXPECT_EQ(log["checkpoint"]["ranges"], 2);
+  EXPECT_EQ(log["checkpoint"]["ids"], 4);
   EXPECT_EQ(log["batches"], 2);
   EXPECT_EQ(log["commits"], 3);
   EXPECT_EQ(log["end"], 1'203);
   EXPECT_EQ(log["committed"]["ranges"], 3);
   EXPECT_EQ(log["committed"]["ids"], 7);
   EXPECT_EQ(log["valid_bytes"], bytes.size());
-  EXPECT_EQ(log["tail"], "whole");
+  EXPECT_EQ(log["tail"], "clean");
   EXPECT_EQ(log["ranges"].dump(), "[[3,6],[8,8],[10,11]]");
   EXPECT_FALSE(inspect_json({path.string()}).contains("ranges"));
 }
 
-TEST_F(LogTest, TakesTheFolderOfACommitManager) { EXPECT_EQ(inspect_json({folder.string()})["path"], path.string()); }
+TEST_F(LogTest, AcceptsFolderOfCommitManager) { EXPECT_EQ(inspect_json({folder.string()})["path"], path.string()); }
 
-TEST_F(LogTest, TellsWhatIsWrongWithTheTailAndChangesNothing) {
+TEST_F(LogTest, ReportsDamagedTailWithoutChangingFile) {
   const size_t whole = bytes.size();
   bytes.resize(whole + 20);
-  EXPECT_EQ(inspect_json({path.string()})["tail"], "unwritten");
+  EXPECT_EQ(inspect_json({path.string()})["tail"], "zero-filled");
   bytes.back() = std::byte{1};
   EXPECT_EQ(inspect_json({path.string()})["tail"], "damaged");
   bytes.resize(whole - 1);
   const nlohmann::json log = inspect_json({path.string()});
-  EXPECT_EQ(log["tail"], "cut short");
+  EXPECT_EQ(log["tail"], "torn");
   EXPECT_EQ(log["end"], 1'202);
   EXPECT_EQ(log["valid_bytes"], whole - 13);
   const Outcome outcome = inspect({path.string()});
@@ -120,11 +121,11 @@ TEST_F(LogTest, TellsWhatIsWrongWithTheTailAndChangesNothing) {
   EXPECT_EQ(fs::file_size(path), whole - 1);
 }
 
-TEST_F(LogTest, RefusesWhatIsNoLog) {
+TEST_F(LogTest, RejectsFileThatIsNoLog) {
   bytes[30] ^= std::byte{1};
   const Outcome damaged = inspect({path.string()});
   EXPECT_EQ(damaged.code, kExitBadData);
-  EXPECT_NE(damaged.err.find("the checksum of its beginning is wrong"), std::string::npos) << damaged.err;
+  EXPECT_NE(damaged.err.find("the checksum of its checkpoint is wrong"), std::string::npos) << damaged.err;
   const Outcome missing = inspect({(folder / "missing").string(), "--json"});
   EXPECT_EQ(missing.code, kExitFailed);
   EXPECT_NE(missing.err.find("missing cannot be read: No such file"), std::string::npos) << missing.err;

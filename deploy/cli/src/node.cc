@@ -52,13 +52,13 @@ int print_nodes(const Context& context) {
   return kExitOk;
 }
 
-// What an operator agrees to.
+// The consequences of an accepted loss, which the operator confirms.
 std::string consequences(const Json& node) {
   return fmt::format(
-      "Storage node {} at {} was started anew and is empty. With its loss accepted\n"
-      "  - the records of its {} shards are gone for good, and those keys can be used again;\n"
-      "  - transactions that are open now cannot commit any more: they are rolled back at the other nodes;\n"
-      "  - all indexes are damaged: they have to be dropped and created again.\n",
+      "Storage node {} at {} has restarted and is empty. If you accept the loss,\n"
+      "  - the records of its {} shards are lost permanently, and their keys can be used again;\n"
+      "  - open transactions cannot commit any more: they are rolled back at the other nodes;\n"
+      "  - all indexes become damaged: drop them and create them again.\n",
       node["id"].get<uint64_t>(), node["address"].get<std::string>(), node["shards"].get<uint64_t>());
 }
 
@@ -66,7 +66,7 @@ int accept(const Context& context, const NodeCommandOptions& options) {
   const bool asks = !options.yes;
   if (asks && isatty(STDIN_FILENO) != 1) {
     return fail(context, kExitUsage,
-                fmt::format("accepting the loss of storage node {} gives its records up for good; say --yes to do it",
+                fmt::format("accepting the loss of storage node {} loses its records permanently; use --yes to confirm",
                             options.node));
   }
   int exit_code = 0;
@@ -86,7 +86,7 @@ int accept(const Context& context, const NodeCommandOptions& options) {
         context, kExitFailed,
         state == "unreachable"
             ? fmt::format("storage node {} does not answer, and may still have its records: continue its process, "
-                          "or start it anew first",
+                          "or restart it first",
                           options.node)
             : fmt::format("storage node {} is {}: it has lost nothing", options.node, state));
   }
@@ -115,7 +115,7 @@ int accept(const Context& context, const NodeCommandOptions& options) {
 
 void add_node(CLI::App& app, Context& context) {
   auto options = std::make_shared<NodeCommandOptions>();
-  CLI::App* command = app.add_subcommand("node", "List the storage nodes; accept that one has lost its records");
+  CLI::App* command = app.add_subcommand("node", "List the storage nodes; accept the loss of a node's records");
   command->require_subcommand(1);
 
   CLI::App* listing = command->add_subcommand("list", "List the storage nodes");
@@ -123,14 +123,14 @@ void add_node(CLI::App& app, Context& context) {
   set_body(*listing, context, [&context] { return print_nodes(context); });
 
   CLI::App* accepting = command->add_subcommand(
-      "accept-loss",
-      "Give a storage node that was started anew its shards back, empty: their records are lost for good");
-  command::add_whole(*accepting, "node", options->node, {}, "Its number in `loam node list`")
+      "accept-loss", "Let a restarted storage node serve its shards again, empty: their records are lost permanently");
+  command::add_unsigned(*accepting, "node", options->node, {}, "Id of the storage node in `loam node list`")
       ->required()
       ->default_str("")
       ->type_name("NODE");
   accepting->add_flag("--yes", options->yes, "Do not ask");
-  command::add_whole(*accepting, "--timeout", options->timeout_s, {1, 3'600}, "Until the node serves")
+  command::add_unsigned(*accepting, "--timeout", options->timeout_s, {1, 3'600},
+                        "Wait at most this long until the node serves")
       ->type_name("SECONDS");
   add_administration(*accepting, context);
   set_body(*accepting, context, [&context, options] { return accept(context, *options); });

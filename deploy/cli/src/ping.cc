@@ -11,12 +11,13 @@
 #include "common/base/env.h"
 #include "common/base/thread.h"
 #include "common/command/number_options.h"
-#include "common/net/transport.h"
+#include "common/net/make_transport.h"
+#include "common/net/transport/transport.h"
 #include "common/wire/message.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/interrupt.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -32,7 +33,7 @@ struct PingCommandOptions {
   double timeout_s = 5;
 };
 
-/// One server and what it was asked. One thread.
+/// Measures the round trips to one server. Threads: one.
 class Pinger final : private net::Handler {
  public:
   explicit Pinger(const PingCommandOptions& options)
@@ -40,7 +41,7 @@ class Pinger final : private net::Handler {
     for (size_t i = 0; i < payload_.size(); ++i) payload_[i] = static_cast<std::byte>(i);
   }
 
-  /// What came of it; why no more, if not all that was asked has been answered.
+  /// The result. `status` says why some requests have no reply.
   Status run(const std::string& text) {
     LOAM_ASSIGN_OR_RETURN(const net::Address address, net::Address::parse(text));
     LOAM_ASSIGN_OR_RETURN(const std::unique_ptr<net::Transport> transport, net::make_transport(address.scheme));
@@ -61,7 +62,8 @@ class Pinger final : private net::Handler {
     return ok_status();
   }
 
-  /// {"address", "connect_ns", "asked", "answered", "bytes", "min_ns", …}; null for what was not measured.
+  /// The measurements as {"address", "connect_ns", "asked", "answered", "bytes", "min_ns", …}; null for values that
+  /// were not measured.
   Json to_json(const std::string& address) {
     std::ranges::sort(trips_ns_);
     const auto quantile = [&](double q) {
@@ -89,7 +91,7 @@ class Pinger final : private net::Handler {
       Status valid = wire::decode_envelope(reader, envelope);
       if (valid.ok() && envelope.opcode == wire::Opcode::kPong) valid = wire::decode_body(reader, pong);
       if (!valid.ok() || envelope.sequence != asked_ || !equal(pong.payload, payload_)) {
-        connection.close({StatusCode::kMalformed, "it does not answer with what it was sent"});
+        connection.close({StatusCode::kMalformed, "the reply differs from the request"});
         return;
       }
       answered_ = envelope.sequence;
@@ -125,7 +127,7 @@ class Pinger final : private net::Handler {
 
 void print(const Json& result) {
   std::string line = result["address"].get<std::string>();
-  const auto time = [&](const char* name) { return time_for_people(result[name].get<uint64_t>()); };
+  const auto time = [&](const char* name) { return format_duration(result[name].get<uint64_t>()); };
   if (!result["connect_ns"].is_null()) line += fmt::format("  connected in {}", time("connect_ns"));
   if (!result["min_ns"].is_null()) {
     line += fmt::format("; {} of {} answered: {} at least, {} median, {} p99, {} at most",
@@ -135,7 +137,7 @@ void print(const Json& result) {
   std::cout << line << std::endl;
 }
 
-/// The commit manager and the storage nodes that it knows.
+/// The addresses of the commit manager and of the storage nodes that it knows.
 std::vector<std::string> whole_cluster(const Context& context, int& exit_code) {
   const std::string admin = administration(context, exit_code);
   if (admin.empty()) return {};
@@ -176,7 +178,8 @@ int run_ping(const Context& context, const PingCommandOptions& options) {
 
 void add_ping(CLI::App& app, Context& context) {
   auto options = std::make_shared<PingCommandOptions>();
-  CLI::App* command = app.add_subcommand("ping", "How long servers take to answer, over the network of the data path");
+  CLI::App* command =
+      app.add_subcommand("ping", "Measure the round-trip time to servers over the network of the data path");
   add_administration(*command, context);
   constexpr size_t kMostBytes = 65'536;
   constexpr double kLongestS = 3'600;
@@ -185,13 +188,14 @@ void add_ping(CLI::App& app, Context& context) {
                    "Servers, as tcp://HOST:PORT or rdma://HOST:PORT; without one, the commit manager and all storage "
                    "nodes")
       ->type_name("ADDRESS");
-  command::add_whole(*command, "--count", options->count, {1, 1'000'000'000}, "Questions to each, one after another");
-  command::add_whole(*command, "--bytes", options->bytes, {0, kMostBytes}, "That travel with each, both ways");
+  command::add_unsigned(*command, "--count", options->count, {1, 1'000'000'000},
+                        "Requests to each server, one after another");
+  command::add_unsigned(*command, "--bytes", options->bytes, {0, kMostBytes}, "Bytes of each request and of its reply");
   command::add_decimal(*command, "--interval", options->interval_s, {0, kLongestS},
-                       "Between an answer and the next question")
+                       "Time between a reply and the next request")
       ->type_name("SECONDS");
   command::add_decimal(*command, "--timeout", options->timeout_s, {0.001, kLongestS},
-                       "For a connection, and for each answer")
+                       "Time limit for a connection and for each reply")
       ->type_name("SECONDS");
   set_body(*command, context, [&context, options] { return run_ping(context, *options); });
 }

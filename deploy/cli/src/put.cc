@@ -26,7 +26,7 @@ struct Change {
   Value value;
 };
 
-// Messages of bad values begin with the field, as those of an import do.
+// Error messages about bad values begin with the name of the field, as in an import.
 Result<std::vector<Change>> parse_changes(const PutCommandOptions& options, const Schema& schema) {
   std::vector<Change> changes;
   std::vector<bool> given(schema.size(), false);
@@ -53,7 +53,7 @@ Result<std::vector<Change>> parse_changes(const PutCommandOptions& options, cons
   return changes;
 }
 
-// A new record: what is not named is NULL.
+// Builds a new record; fields without a value are NULL.
 Result<client::Record> make_record(const client::Table& table, const std::vector<Change>& changes) {
   std::vector<Value> values(table.schema().size());
   std::vector<bool> given(values.size(), false);
@@ -71,8 +71,8 @@ Result<client::Record> make_record(const client::Table& table, const std::vector
   return client::Record::make(table, values);
 }
 
-// The fields that change, in the order of the changes: all that has to travel. Without changes the whole record, which
-// is written back as it is.
+// The changed fields, in the order of the changes; only these are sent. Without changes the whole record is read and
+// written back unchanged.
 Result<client::Table> changed_part(const client::Table& table, const std::vector<Change>& changes) {
   if (changes.empty()) return table;
   std::vector<uint16_t> fields;
@@ -91,7 +91,7 @@ Status refuse_existing(const client::Table& table, Key key) {
                 fmt::format("table {} has a record with key {} already", table.name(), key.value));
 }
 
-// Writes by one transaction; `existed` tells whether there was a record.
+// Writes the record in one transaction; sets `existed` to whether there was a record.
 Status put_transactional(client::Client& client, const client::Table& table, Key key, const PutCommandOptions& options,
                          const std::vector<Change>& changes, bool& existed) {
   LOAM_ASSIGN_OR_RETURN(const client::Table part, changed_part(table, changes));
@@ -162,14 +162,13 @@ int run_put(const Context& context, const PutCommandOptions& options) {
 
 void add_put(CLI::App& app, Context& context) {
   auto options = std::make_shared<PutCommandOptions>();
-  CLI::App* command =
-      app.add_subcommand("put", "Write one record: a new one, or the named fields of the one that is there");
+  CLI::App* command = app.add_subcommand("put", "Write one record: a new one, or some fields of an existing one");
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
   command->add_option("key", options->key, "Key of the record")->required()->type_name("KEY");
   command->add_option("values", options->assignments, "Values; a blob is written x'0a0b'")->type_name("FIELD=VALUE");
   command->add_option("--null", options->nulls, "Fields that become NULL")->type_name("FIELD");
   auto* only_new = command->add_flag("--new", options->only_new, "Refuse a key that has a record");
-  command->add_flag("--existing", options->only_existing, "Refuse a key that has none")->excludes(only_new);
+  command->add_flag("--existing", options->only_existing, "Refuse a key that has no record")->excludes(only_new);
   add_connection(*command, context);
   set_body(*command, context, [&context, options] { return run_put(context, *options); });
 }

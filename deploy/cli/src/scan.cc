@@ -14,30 +14,30 @@
 #include "common/command/number_options.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/index/handles.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"
-#include "deploy/cli/src/query/question.h"
+#include "deploy/cli/src/query/query_plan.h"
 #include "deploy/cli/src/query/sorted_rows.h"
 #include "deploy/cli/src/scan_index.h"
 
 namespace loam::cli {
 namespace {
 
-constexpr program::WholeRange kTimeLimitNs{1, uint64_t{24} * 3'600'000'000'000};
+constexpr program::UnsignedRange kTimeLimitNs{1, uint64_t{24} * 3'600'000'000'000};
 
 struct ScanCommandOptions {
   std::string table;
-  QuestionText text;
+  QueryText text;
   bool statistics = false;
   bool explain = false;
   uint64_t time_limit_ns = 0;  // 0: none
   IndexScanText index;
 };
 
-/// What is asked for that a read by index does not do; empty if nothing is.
+/// The name of the first given option that a scan by index does not support; empty if there is none.
 std::string_view shared_scan_only(const ScanCommandOptions& options) {
-  const QuestionText& text = options.text;
+  const QueryText& text = options.text;
   if (!text.where.empty()) return "--where";
   if (!text.aggregate.empty()) return "--aggregate";
   if (!text.group_by.empty()) return "--group-by";
@@ -47,7 +47,7 @@ std::string_view shared_scan_only(const ScanCommandOptions& options) {
   return options.explain ? "--explain" : "";
 }
 
-/// The bar of pages on standard error, until the first rows go out. The client's thread updates it.
+/// A progress bar of pages on standard error, shown until the first rows are printed. The client's thread updates it.
 class PageBar {
  public:
   PageBar() : bar_(std::cerr, look(), Env::now_ns()) {}
@@ -79,22 +79,22 @@ class PageBar {
   bool ended_ = false;  // guarded by mutex_
 };
 
-// Rows go out as they come, up to the limit; or they wait until all are there to be sorted.
-Status print_rows(const Question& question, client::ScanStream& stream, RowPrinter& printer, PageBar& bar) {
-  SortedRows sorted(question);
+// Prints rows as they arrive, up to the limit, or collects all of them to sort them.
+Status print_rows(const QueryPlan& plan, client::ScanStream& stream, RowPrinter& printer, PageBar& bar) {
+  SortedRows sorted(plan);
   uint64_t rows = 0;
   for (;;) {
     LOAM_ASSIGN_OR_RETURN(const auto chunk, stream.next());
     if (chunk == nullptr) break;
-    if (question.sort.empty()) bar.end();
-    if (!question.sort.empty()) {
+    if (plan.sort.empty()) bar.end();
+    if (!plan.sort.empty()) {
       LOAM_RETURN_IF_ERROR(sorted.add(chunk->view()));
       continue;
     }
-    const uint64_t left = question.limit == 0 ? chunk->rows() : question.limit - rows;
+    const uint64_t left = plan.limit == 0 ? chunk->rows() : plan.limit - rows;
     printer.rows(chunk->view(), std::min<uint64_t>(left, chunk->rows()));
     rows += std::min<uint64_t>(left, chunk->rows());
-    if (!std::cout) return ok_status();  // main() tells why; the rest of the scan is given up
+    if (!std::cout) return ok_status();  // main() reports the lost output; the scan is cancelled
   }
   bar.end();
   for (const std::vector<Value>& row : sorted.take()) printer.row(row);
@@ -120,11 +120,12 @@ void print_statistics(const Context& context, const client::ScanStatistics& s) {
     return;
   }
   std::cerr << fmt::format("{}: {} records in {} pages on {} node{}; {} rows matched, {} in {} chunks came back\n",
-                           time_for_people(s.elapsed_ns), grouped(s.records), grouped(s.pages), s.nodes,
-                           s.nodes == 1 ? "" : "s", grouped(s.rows), bytes_for_people(s.bytes), s.chunks)
+                           format_duration(s.elapsed_ns), with_thousands_separators(s.records),
+                           with_thousands_separators(s.pages), s.nodes, s.nodes == 1 ? "" : "s",
+                           with_thousands_separators(s.rows), format_bytes(s.bytes), s.chunks)
             << fmt::format("{} of scan threads' time; {} until the first page; {} of {} pages skipped\n",
-                           time_for_people(s.busy_ns), time_for_people(s.queued_ns), grouped(s.pages_skipped),
-                           grouped(s.pages_total));
+                           format_duration(s.busy_ns), format_duration(s.queued_ns),
+                           with_thousands_separators(s.pages_skipped), with_thousands_separators(s.pages_total));
 }
 
 int print_plan(const Context& context, client::ScanStream& stream) {
@@ -141,30 +142,31 @@ int print_plan(const Context& context, client::ScanStream& stream) {
 int run_scan(const Context& context, const ScanCommandOptions& options) {
   const std::string_view unfit = options.index.name.empty() ? "" : shared_scan_only(options);
   if (!unfit.empty()) {
-    return fail(context, kExitUsage,
-                fmt::format("{} does not go with --index, which reads a part of an index (--from, --to, --prefix) in "
-                            "its order; without --index the scan looks at all records",
-                            unfit));
+    return fail(
+        context, kExitUsage,
+        fmt::format("{} cannot be combined with --index, which reads a part of an index (--from, --to, --prefix) in "
+                    "its order; without --index the scan reads all records",
+                    unfit));
   }
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
   auto table = open_table(*client, options.table);
   if (!table.ok()) return fail(context, table.status());
-  auto question = parse_question(options.text, table->schema());
-  if (!question.ok()) return fail(context, kExitUsage, question.status());
-  if (!options.index.name.empty()) return scan_index(context, *client, *table, *question, options.index);
+  auto plan = parse_query(options.text, table->schema());
+  if (!plan.ok()) return fail(context, kExitUsage, plan.status());
+  if (!options.index.name.empty()) return scan_index(context, *client, *table, *plan, options.index);
   client::ScanOptions scan;
   scan.explain = options.explain;
   if (options.time_limit_ns != 0) scan.time_limit_ns = options.time_limit_ns;
   PageBar bar;
   if (!context.json) scan.on_progress = [&bar](const client::ScanStatistics& so_far) { bar.update(so_far); };
-  auto stream = client->scan(*table, question->query, scan);
+  auto stream = client->scan(*table, plan->query, scan);
   if (!stream.ok()) return fail(context, stream.status());
   if (options.explain) return print_plan(context, *stream);
 
-  auto printer = make_printer(context.format(), output_columns(*question, stream->schema()), std::cout);
-  const Status printed = print_rows(*question, *stream, *printer, bar);
+  auto printer = make_printer(context.format(), output_columns(*plan, stream->schema()), std::cout);
+  const Status printed = print_rows(*plan, *stream, *printer, bar);
   bar.end();
   if (!printed.ok()) return fail(context, printed);
   std::cout.flush();
@@ -177,57 +179,59 @@ int run_scan(const Context& context, const ScanCommandOptions& options) {
 void add_scan(CLI::App& app, Context& context) {
   auto options = std::make_shared<ScanCommandOptions>();
   CLI::App* command =
-      app.add_subcommand("scan", "Ask a question about all records of a table, or show them by an index");
-  QuestionText& text = options->text;
+      app.add_subcommand("scan", "Query all records of a table, or show records in the order of an index");
+  QueryText& text = options->text;
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
   command
-      ->add_option("--where", text.where,
-                   "Which records, such as \"dep_delay > 60 and origin = 'JFK'\". And, or, not, parentheses, = != < <= "
-                   "> >=, in (…), between, is [not] null, like 'abc%'")
+      ->add_option(
+          "--where", text.where,
+          "Condition on records, such as \"dep_delay > 60 and origin = 'JFK'\". And, or, not, parentheses, = != < <= "
+          "> >=, in (…), between, is [not] null, like 'abc%'")
       ->type_name("CONDITION");
   command->add_option("--select", text.select, "Fields to show: \"origin, dest as to\"; _key is the record's key")
       ->type_name("FIELDS");
   command->add_flag("--with-key", text.with_key, "Show the record's key first");
   command
       ->add_option("--aggregate", text.aggregate,
-                   "Sums instead of records: \"count(*), avg(dep_delay) as delay\". count, sum, min, max, avg")
+                   "Aggregates instead of records: \"count(*), avg(dep_delay) as delay\". count, sum, min, max, avg")
       ->type_name("AGGREGATES");
   command->add_option("--group-by", text.group_by, "One row for each value of up to 4 fields")->type_name("FIELDS");
   command->add_option("--order-by", text.order_by, "Columns of the result: \"delay desc, carrier\"")
       ->type_name("COLUMNS");
-  command::add_whole(*command, "--limit", text.limit, {}, "Most rows to show; 0: all")->type_name("ROWS");
+  command::add_unsigned(*command, "--limit", text.limit, {}, "Maximum number of rows to show; 0: all")
+      ->type_name("ROWS");
   IndexScanText& index = options->index;
   auto* by_index = command->add_option("--index", index.name, "Show records in the order of this index")
                        ->type_name("INDEX")
                        ->group("By index");
   command
-      ->add_option("--from", index.from,
-                   "Begin at these values of the index's first fields, as --csv prints them: nothing is NULL, a value "
-                   "with a comma stands in double quotes")
+      ->add_option(
+          "--from", index.from,
+          "Begin at these values of the index's first fields, as --csv prints them: an empty place is NULL, a value "
+          "with a comma is in double quotes")
       ->needs(by_index)
       ->type_name("VALUE,…")
       ->group("By index");
-  command->add_option("--to", index.to, "End behind the last record that has these values in the index's first fields")
+  command->add_option("--to", index.to, "End after the last record that has these values in the index's first fields")
       ->needs(by_index)
       ->type_name("VALUE,…")
       ->group("By index");
   command
       ->add_option("--prefix", index.prefix,
-                   "Instead of the two: the records whose text or blob begins with the last of these values, and that "
-                   "have the others in the index's first fields")
+                   "Instead of --from and --to: records whose text or blob begins with the last of these values, and "
+                   "that have the other values in the index's first fields")
       ->needs(by_index)
       ->excludes(command->get_option("--from"))
       ->excludes(command->get_option("--to"))
       ->type_name("VALUE,…")
       ->group("By index");
-  command->add_flag("--reverse", index.reverse, "Begin at the last record and go back to the first")
+  command->add_flag("--reverse", index.reverse, "Show the records from the last to the first")
       ->needs(by_index)
       ->group("By index");
   command::add_duration(*command, "--time-limit", options->time_limit_ns, kTimeLimitNs,
-                        "End the scan after that long, such as 2s");
-  command->add_flag("--stats,--statistics", options->statistics, "Say on standard error what the scan cost");
-  command->add_flag("--explain", options->explain,
-                    "Read nothing; say how the storage nodes would evaluate the question");
+                        "End the scan after this time, such as 2s");
+  command->add_flag("--stats,--statistics", options->statistics, "Print the cost of the scan on standard error");
+  command->add_flag("--explain", options->explain, "Do not scan; print how the storage nodes would evaluate the query");
   auto* csv = command->add_flag("--csv", context.csv, "Print CSV");
   add_connection(*command, context);
   csv->excludes(command->get_option("--json"));

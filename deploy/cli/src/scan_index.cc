@@ -23,8 +23,7 @@ Result<std::optional<client::IndexBound>> parse_bound(const client::Index& index
   return std::optional(client::IndexBound{*std::move(values)});
 }
 
-Result<client::IndexRange> parse_range(const client::Index& index, const Question& question,
-                                       const IndexScanText& text) {
+Result<client::IndexRange> parse_range(const client::Index& index, const QueryPlan& plan, const IndexScanText& text) {
   client::IndexRange range;
   LOAM_ASSIGN_OR_RETURN(range.from, parse_bound(index, text.from, "--from"));
   LOAM_ASSIGN_OR_RETURN(range.to, parse_bound(index, text.to, "--to"));
@@ -34,7 +33,7 @@ Result<client::IndexRange> parse_range(const client::Index& index, const Questio
     range = client::IndexRange::prefix(*std::move(values));
   }
   range.backward = text.reverse;
-  if (question.limit > 0) range.limit = question.limit;
+  if (plan.limit > 0) range.limit = plan.limit;
   return range;
 }
 
@@ -48,24 +47,24 @@ std::vector<Value> row_of(const client::Record& record, const Query& query) {
 
 }  // namespace
 
-int scan_index(const Context& context, client::Client& client, const client::Table& table, const Question& question,
+int scan_index(const Context& context, client::Client& client, const client::Table& table, const QueryPlan& plan,
                const IndexScanText& text) {
   const auto index = open_index(client, table, text.name);
   if (!index.ok()) return fail(context, index.status());
   if (const Status ready = check_ready(*index); !ready.ok()) return fail(context, ready);
-  auto range = parse_range(*index, question, text);
+  auto range = parse_range(*index, plan, text);
   if (!range.ok()) return fail(context, kExitBadData, range.status());
   auto transaction = client.begin({.read_only = true, .retry = {}});
   if (!transaction.ok()) return fail(context, transaction.status());
   auto printer =
-      make_printer(context.format(), output_columns(question, question.query.result_schema(table.schema())), std::cout);
+      make_printer(context.format(), output_columns(plan, plan.query.result_schema(table.schema())), std::cout);
   IndexReader reader(*transaction, *index, *std::move(range));
   for (;;) {
     const auto records = reader.next();
     if (!records.ok()) return fail(context, records.status());
     if (records->empty()) break;
-    for (const client::Record& record : *records) printer->row(row_of(record, question.query));
-    if (!std::cout) break;  // main() tells why
+    for (const client::Record& record : *records) printer->row(row_of(record, plan.query));
+    if (!std::cout) break;  // main() reports the lost output
   }
   printer->finish();
   std::cout.flush();

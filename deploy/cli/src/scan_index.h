@@ -7,22 +7,22 @@
 #include <loam/client/client.h>
 
 #include "deploy/cli/src/context.h"
-#include "deploy/cli/src/query/question.h"
+#include "deploy/cli/src/query/query_plan.h"
 
 namespace loam::cli {
 
-/// What a person typed. Without a name it is no scan by index.
+/// The options of a scan by index as the user typed them. Without `name` the scan uses no index.
 struct IndexScanText {
-  std::string name;
-  std::optional<std::string> from;
-  std::optional<std::string> to;
-  std::optional<std::string> prefix;  ///< instead of the two
-  bool reverse = false;
+  std::string name;                   ///< of the index
+  std::optional<std::string> from;    ///< lower bound; none: from the first entry
+  std::optional<std::string> to;      ///< upper bound; none: to the last entry
+  std::optional<std::string> prefix;  ///< replaces `from` and `to`
+  bool reverse = false;               ///< from the upper end to the lower
 };
 
-/// Prints the columns of the question, a projection, of the records of the range, up to its limit; all in one
-/// snapshot. Returns the exit code.
-int scan_index(const Context& context, client::Client& client, const client::Table& table, const Question& question,
+/// Prints the records of a range of an index in one snapshot. `plan` is a projection: it names the printed columns and
+/// the limit. Returns the exit code.
+int scan_index(const Context& context, client::Client& client, const client::Table& table, const QueryPlan& plan,
                const IndexScanText& text);
 
 }  // namespace loam::cli

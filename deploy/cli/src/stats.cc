@@ -14,7 +14,7 @@
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/interrupt.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/watch/rates.h"
 
@@ -23,13 +23,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "memory_used_bytes" and the like by what they are; everything else as a number with separators.
+// Formats a statistic by its unit, for example "memory_used_bytes"; every other number gets separators.
 std::string shown(const std::string& name, const Json& value) {
   if (!value.is_number_unsigned()) return value.is_string() ? value.get<std::string>() : value.dump();
   const auto number = value.get<uint64_t>();
-  if (name.ends_with("_bytes") || name.starts_with("bytes_")) return bytes_for_people(number);
-  if (name.ends_with("_ns")) return time_for_people(number);
-  return grouped(number);
+  if (name.ends_with("_bytes") || name.starts_with("bytes_")) return format_bytes(number);
+  if (name.ends_with("_ns")) return format_duration(number);
+  return with_thousands_separators(number);
 }
 
 void print_fields(const Json& object) {
@@ -59,8 +59,8 @@ void print_tables(const Json& tables) {
 }
 
 struct StatsCommandOptions {
-  double watch_s = 0;  // 0: one look
-  uint64_t count = 0;  // of intervals; 0: until interrupted
+  double watch_s = 0;  // 0: print the statistics once
+  uint64_t count = 0;  // number of intervals; 0: until interrupted
 };
 
 int show_once(const Context& context, const std::string& admin) {
@@ -84,14 +84,14 @@ int show_once(const Context& context, const std::string& admin) {
   return kExitOk;
 }
 
-// False if it was interrupted.
+// Returns false if a signal arrived.
 bool wait_until(uint64_t at_ns) {
   constexpr auto kPollInterval = std::chrono::milliseconds(20);
   while (!interrupted() && Env::now_ns() < at_ns) std::this_thread::sleep_for(kPollInterval);
   return !interrupted();
 }
 
-// A commit manager that is away for a while, restarted perhaps, does not end it.
+// Continues while the commit manager does not answer, for example because it restarts.
 int watch(const Context& context, const StatsCommandOptions& options, const std::string& admin) {
   catch_interrupts();
   const bool redraws = !context.json && isatty(STDOUT_FILENO) == 1;
@@ -111,7 +111,7 @@ int watch(const Context& context, const StatsCommandOptions& options, const std:
       continue;
     }
     const Json changes = rates(*before, *after, static_cast<double>(after_ns - before_ns) / 1e9);
-    std::cout << (context.json ? json_line(changes) : rates_for_people(changes)) << std::endl;
+    std::cout << (context.json ? json_line(changes) : format_rates(changes)) << std::endl;
     before = std::move(after);
     before_ns = after_ns;
   }
@@ -135,11 +135,11 @@ void add_stats(CLI::App& app, Context& context) {
   constexpr double kLongestS = 86'400;
   constexpr uint64_t kMostIntervals = 1'000'000'000;
   CLI::Option* watching = command::add_decimal(*command, "--watch", options->watch_s, {kShortestS, kLongestS},
-                                               "Rates instead, every so many seconds (1), until Ctrl-C")
+                                               "Print rates at this interval (default 1 s) until Ctrl-C")
                               ->expected(0, 1)
                               ->default_str("1")
                               ->type_name("SECONDS");
-  command::add_whole(*command, "--count", options->count, {1, kMostIntervals}, "End after so many")
+  command::add_unsigned(*command, "--count", options->count, {1, kMostIntervals}, "End after this number of intervals")
       ->needs(watching)
       ->default_str("");
   add_administration(*command, context);

@@ -10,7 +10,7 @@
 
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/shell/hint.h"
 
@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kHealthWithinNs = 5'000'000'000;
-/// Transactions of one ended session that are named; `--json` names more.
+/// Upper bound on the listed transactions of one ended session; --json lists more.
 constexpr size_t kShownOrphans = 10;
 
 uint64_t number(const Json& object, const char* name) { return object.value(name, uint64_t{0}); }
@@ -33,7 +33,7 @@ Result<Json> overview(const std::string& admin) {
   LOAM_ASSIGN_OR_RETURN(result["damaged_indexes"], damaged_indexes(admin));
   result["address"] = health["address"];
   result["ready"] = health["ready"];
-  // The tables are `stats`' subject.
+  // `loam stats` shows the tables.
   for (Json& node : result["nodes"]) {
     if (node.contains("statistics")) node["statistics"].erase("tables");
   }
@@ -47,29 +47,31 @@ void print_manager(const Json& status) {
     std::cout << fmt::format("  {:<14}{}\n", name, value);
   };
   std::cout << fmt::format("commit manager at {}, {}\n", text(status, "address"),
-                           status["ready"].get<bool>() ? "ready" : "not ready: no client is let in");
+                           status["ready"].get<bool>() ? "ready" : "not ready: it admits no client");
   line("cluster", text(manager, "cluster"));
-  line("epoch", fmt::format("{}, since {}", number(manager, "epoch"), time_for_people(number(manager, "uptime_ns"))));
-  line("transactions", fmt::format("{} open, {} of clients that are gone", grouped(number(manager, "open")),
-                                   grouped(number(manager, "orphaned_open"))));
-  // Without a commit log there are positions, but no bytes; a log that has just begun anew has none either.
-  if (number(manager, "log_bytes") > 0 || number(manager, "log_restarts") > 0) {
-    line("commit log",
-         fmt::format("{} commits accepted, {} of them on the disk; {}; outcomes are known above id {}",
-                     grouped(number(manager, "log_accepted")), grouped(number(manager, "log_flushed")),
-                     bytes_for_people(number(manager, "log_bytes")), grouped(number(manager, "log_cut"))));
+  line("epoch", fmt::format("{}, since {}", number(manager, "epoch"), format_duration(number(manager, "uptime_ns"))));
+  line("transactions", fmt::format("{} open, {} of them orphans", with_thousands_separators(number(manager, "open")),
+                                   with_thousands_separators(number(manager, "orphaned_transactions"))));
+  // Without a commit log there are positions but no bytes. A log that was just rewritten has no bytes either.
+  if (number(manager, "log_bytes") > 0 || number(manager, "log_rewrites") > 0) {
+    line("commit log", fmt::format("{} commits accepted, {} of them on the disk; {}; outcomes are known above id {}",
+                                   with_thousands_separators(number(manager, "log_accepted")),
+                                   with_thousands_separators(number(manager, "log_flushed")),
+                                   format_bytes(number(manager, "log_bytes")),
+                                   with_thousands_separators(number(manager, "log_truncated_up_to"))));
   }
-  line("recovery",
-       fmt::format("{} transactions rolled back, {} tasks waiting", grouped(number(manager, "recovered_aborted")),
-                   grouped(number(recovery, "queued") + number(recovery, "running"))));
+  line("recovery", fmt::format("{} transactions rolled back, {} tasks waiting",
+                               with_thousands_separators(number(manager, "recovered_aborted")),
+                               with_thousands_separators(number(recovery, "queued") + number(recovery, "running"))));
   if (number(recovery, "sweeps") > 0) {
-    line("indexes", fmt::format("swept {} times, {} nodes that dead clients had left half made removed{}",
-                                grouped(number(recovery, "sweeps")), grouped(number(recovery, "swept_nodes")),
+    line("indexes", fmt::format("swept {} times, {} orphaned tree nodes removed{}",
+                                with_thousands_separators(number(recovery, "sweeps")),
+                                with_thousands_separators(number(recovery, "swept_nodes")),
                                 manager.value("sweep_due", false) ? "; the next sweep is due" : ""));
   }
   for (const Json& one : recovery.value("waiting", Json::array())) {
-    line("",
-         fmt::format("{} ended sessions wait for storage node {}", grouped(number(one, "tasks")), number(one, "node")));
+    line("", fmt::format("{} ended sessions wait for storage node {}", with_thousands_separators(number(one, "tasks")),
+                         number(one, "node")));
   }
 }
 
@@ -88,8 +90,8 @@ void print_nodes(const Json& nodes) {
     const Json statistics = node.value("statistics", Json::object());
     const auto memory = [&](const std::string& what) {
       if (statistics.empty()) return std::string();
-      return fmt::format("{} of {}", bytes_for_people(number(statistics, (what + "_used_bytes").c_str())),
-                         bytes_for_people(number(statistics, (what + "_limit_bytes").c_str())));
+      return fmt::format("{} of {}", format_bytes(number(statistics, (what + "_used_bytes").c_str())),
+                         format_bytes(number(statistics, (what + "_limit_bytes").c_str())));
     };
     printer->row(std::vector{Value::uint64(number(node, "id")), Value::text(text(node, "state")),
                              Value::uint64(number(node, "incarnation")), Value::uint64(number(node, "shards")),
@@ -114,13 +116,13 @@ void print_sessions(const Json& sessions) {
     const bool connected = one.value("connected", false) || one.value("recoverer", false);
     const std::string state = text(one, "state") + (connected || text(one, "state") != "open" ? "" : ", not connected");
     printer->row(std::vector{Value::uint64(number(one, "id")), Value::text(text(one, "name")), Value::text(state),
-                             Value::text(time_for_people(number(one, "silent_ns"))), Value::uint64(number(one, "open")),
+                             Value::text(format_duration(number(one, "silent_ns"))), Value::uint64(number(one, "open")),
                              Value::text(text(one, "end"))});
   }
   printer->finish();
 }
 
-// Which transactions of each ended session recovery has not rolled back yet.
+// Lists the transactions of each ended session that recovery has not undone yet.
 void print_orphans(const Json& manager) {
   std::map<uint64_t, std::vector<uint64_t>> by_session;
   for (const Json& one : manager.value("orphans", Json::array())) {
@@ -128,16 +130,17 @@ void print_orphans(const Json& manager) {
   }
   for (const auto& [session, ids] : by_session) {
     const size_t shown = std::min(ids.size(), kShownOrphans);
-    std::cout << fmt::format("session {} is being recovered: transactions {}{}\n", session,
-                             fmt::join(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(shown), ", "),
-                             shown < ids.size() ? fmt::format(" and {} more", grouped(ids.size() - shown)) : "");
+    std::cout << fmt::format(
+        "session {} is being recovered: transactions {}{}\n", session,
+        fmt::join(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(shown), ", "),
+        shown < ids.size() ? fmt::format(" and {} more", with_thousands_separators(ids.size() - shown)) : "");
   }
 }
 
-// Why nothing is served, and which storage nodes this commit manager is not the right one for.
+// Prints why the commit manager does not serve, and which storage nodes it refuses because they belong to another one.
 void print_identity(const Json& manager) {
   if (const std::string why = text(manager, "not_serving"); !why.empty()) {
-    std::cout << fmt::format("\nNothing is served: {}.\n", why);
+    std::cout << fmt::format("\nThe commit manager does not serve: {}.\n", why);
   }
   for (const Json& node : manager.value("refused_nodes", Json::array())) {
     std::cout << fmt::format("\nStorage node at {} is refused and keeps its records: {}.\n", text(node, "address"),
@@ -145,24 +148,24 @@ void print_identity(const Json& manager) {
   }
 }
 
-// What an operator has to do, if anything.
+// Prints what the operator must do, if anything.
 void print_advice(const Json& status, const Json& nodes) {
   print_identity(status["manager"]);
   for (const Json& name : status["damaged_indexes"]) {
     std::cout << fmt::format(
-        "\nIndex {} is damaged, since records were given up for lost: it cannot be read. `{}` tells how it was made, "
+        "\nIndex {} is damaged, because records were accepted as lost: it cannot be read. `{}` shows its definition, "
         "`{}` "
-        "makes room to make it anew.\n",
+        "drops it, so that it can be created again.\n",
         name.get<std::string>(), hint(Hint::kIndexList), hint(Hint::kIndexDrop, {name.get<std::string>()}));
   }
   for (const Json& node : nodes) {
     if (text(node, "state") == "lost") {
       std::cout << fmt::format(
-          "\nStorage node {} was started anew and is empty: its {} shards refuse requests. `{}` goes on without their "
+          "\nStorage node {} has restarted and is empty: its {} shards refuse requests. `{}` continues without their "
           "records.\n",
           number(node, "id"), number(node, "shards"), hint(Hint::kAcceptLoss, {std::to_string(number(node, "id"))}));
     } else if (text(node, "state") == "unreachable") {
-      std::cout << fmt::format("\nStorage node {} at {} does not answer: look at its process and its log.\n",
+      std::cout << fmt::format("\nStorage node {} at {} does not answer: check its process and its log.\n",
                                number(node, "id"), text(node, "address"));
     }
   }
@@ -193,8 +196,8 @@ int run_status(const Context& context) {
 
 void add_status(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("status",
-                                         "The cluster as the commit manager sees it; exit code 6 if it is not ready, "
-                                         "or a storage node is missing or refused");
+                                         "Show the state of the cluster; exit code 6 if it is not ready, or a storage "
+                                         "node is missing or refused");
   add_administration(*command, context);
   set_body(*command, context, [&context] { return run_status(context); });
 }

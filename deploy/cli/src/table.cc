@@ -22,7 +22,7 @@ struct TableCommandOptions {
   bool yes = false;
 };
 
-// One table, a row of `table list`.
+// One table as a row of `loam table list`.
 std::vector<Value> describe(const client::Table& table) {
   return {Value::text(table.name()), Value::uint64(table.id().value), Value::text(to_string(table.kind())),
           Value::text(format_fields(table.schema()))};
@@ -62,7 +62,7 @@ int print_tables(const Context& context) {
   auto tables = client->list_tables();
   if (!tables.ok()) return fail(context, tables.status());
   if (tables->empty() && !context.json) {
-    std::cout << fmt::format("no tables yet; `{}` and `{}` tell how to make one\n", hint(Hint::kTableCreateHelp),
+    std::cout << fmt::format("no tables yet; `{}` and `{}` say how to create one\n", hint(Hint::kTableCreateHelp),
                              hint(Hint::kImportHelp));
     return kExitOk;
   }
@@ -105,9 +105,9 @@ int describe_one(const Context& context, const TableCommandOptions& options) {
 int drop(const Context& context, const TableCommandOptions& options) {
   if (!options.yes) {
     if (isatty(STDIN_FILENO) != 1) {
-      return fail(
-          context, kExitUsage,
-          fmt::format("dropping {} loses its records and indexes for everyone; say --yes to do it", options.name));
+      return fail(context, kExitUsage,
+                  fmt::format("dropping {} removes its records and indexes for all clients; use --yes to confirm",
+                              options.name));
     }
     std::cerr << fmt::format("Drop the table {} with all its records and indexes? Type its name to confirm: ",
                              options.name);
@@ -118,7 +118,7 @@ int drop(const Context& context, const TableCommandOptions& options) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
-  // The commit manager would drop an index by that name, too.
+  // Checks the kind first, because the commit manager would also drop an index of this name.
   if (const auto table = open_table(*client, options.name); !table.ok()) return fail(context, table.status());
   if (Status status = client->drop_table(options.name); !status.ok()) return fail(context, status);
   if (context.json) {
@@ -137,7 +137,7 @@ void add_table(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("table", "Create, list, describe and drop tables");
   command->require_subcommand(1);
 
-  CLI::App* creation = command->add_subcommand("create", "Create a table; the same again is no error");
+  CLI::App* creation = command->add_subcommand("create", "Create a table; no error if the same table exists");
   creation->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
   creation
       ->add_option("--field", options->fields,
@@ -145,7 +145,9 @@ void add_table(CLI::App& app, Context& context) {
                    "text, blob. Repeat it for every field")
       ->required()
       ->type_name("NAME:TYPE[?]");
-  creation->add_option("--kind", options->kind, "How records are changed")
+  creation
+      ->add_option("--kind", options->kind,
+                   "Kind of the table: with transactions, or only the newest version of each record")
       ->check(CLI::IsMember({"transactional", "non-transactional"}))
       ->capture_default_str();
   add_connection(*creation, context);

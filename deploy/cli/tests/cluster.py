@@ -1,4 +1,4 @@
-"""A `loam dev` on free ports, and the program run against it."""
+"""Starts `loam dev` on free ports, and runs `loam` against it."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ DEADLINE_S = 300
 
 
 def loam(*arguments, connect=None, stdin=None, env=None, timeout=DEADLINE_S):
-    """Runs the program once."""
+    """Runs `loam` once. Returns the completed process."""
     environment = {**os.environ, **(env or {})}
     for name in ("LOAM_CONNECT", "LOAM_ADMIN", "LOAM_DIR"):
         environment.pop(name, None)
@@ -30,7 +30,7 @@ def loam(*arguments, connect=None, stdin=None, env=None, timeout=DEADLINE_S):
 
 
 class Dev:
-    """A cluster in one process; ends with its `with` block."""
+    """A cluster in one process (`loam dev`). It ends with the `with` block."""
 
     def __init__(self, *arguments, memory="512MiB", page_size="1MiB", preexec=None):
         self.errors = tempfile.TemporaryFile(mode="w+")
@@ -51,7 +51,7 @@ class Dev:
         return self.errors.read()
 
     def stop(self):
-        """Ends it by SIGINT and returns its exit code."""
+        """Ends the cluster by SIGINT. Returns its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
@@ -78,7 +78,7 @@ class Dev:
 
 
 class ClusterTest(unittest.TestCase):
-    """Test cases that share one cluster; each uses tables of its own."""
+    """Tests that share one cluster. Each test has a table of its own, named after the test."""
 
     @classmethod
     def setUpClass(cls):
@@ -105,17 +105,17 @@ class ClusterTest(unittest.TestCase):
         return loam(*arguments, connect=self.dev.address, **options)
 
     def good(self, *arguments, **options):
-        """Runs what must succeed; returns its standard output."""
+        """Runs a command that must succeed. Returns its standard output."""
         result = self.loam(*arguments, **options)
         self.assertEqual(result.returncode, 0, f"{arguments}: {result.stderr}")
         return result.stdout
 
     def objects(self, *arguments, **options):
-        """The objects that --json prints, one a line."""
+        """Runs a command with --json. Returns the objects that it prints, one a line."""
         return [json.loads(line) for line in self.good(*arguments, "--json", **options).splitlines()]
 
     def bad(self, code, *arguments, says="", **options):
-        """Runs what must fail with this code and message; returns the result."""
+        """Runs a command that must fail with this exit code and a message that contains `says`. Returns the result."""
         result = self.loam(*arguments, **options)
         self.assertEqual(result.returncode, code, f"{arguments}: {result.stdout}{result.stderr}")
         self.assertIn(says, result.stderr)
@@ -132,8 +132,8 @@ class ClusterTest(unittest.TestCase):
 
 @contextlib.contextmanager
 def refusing_port():
-    """A port of the loopback address where connections are refused: bound and not listened at, so that no other program
-    gets it meanwhile."""
+    """Yields a port of loopback at which connections are refused. A socket is bound to it and does not listen, so that
+    no other program gets the port meanwhile."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -148,5 +148,5 @@ def wait_until(condition, what):
 
 
 def main():
-    """The arguments: paths of programs, of which the first is `loam`; then names of tests."""
+    """Runs the tests. Arguments: paths of programs, of which the first is `loam`; then names of tests."""
     unittest.main(argv=[sys.argv[0], *(name for name in sys.argv[2:] if "/" not in name)])

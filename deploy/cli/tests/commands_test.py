@@ -1,4 +1,4 @@
-"""Every subcommand against a running cluster: what it prints for people and, with --json, for programs."""
+"""Tests every subcommand with a running cluster: its output for people and, with --json, for programs."""
 
 import json
 import signal
@@ -10,7 +10,7 @@ from cluster import ClusterTest, Dev, SAMPLE, loam
 
 
 class TableTest(ClusterTest):
-    def test_create_list_describe_drop(self):
+    def test_creates_lists_describes_and_drops_a_table(self):
         self.create("id:int64", "note:text?", "x:float32?", "raw:blob?")
         described = self.objects("table", "describe", self.table)
         self.assertEqual(described[0], {"field": "id", "type": "int64", "nullable": "no"})
@@ -23,19 +23,19 @@ class TableTest(ClusterTest):
         self.assertNotIn(self.table, self.good("table", "list"))
         self.bad(1, "table", "drop", self.table, "--yes", says=self.table)
 
-    def test_create_the_same_again_is_the_same_table(self):
+    def test_creating_the_same_table_again_changes_nothing(self):
         self.create("id:int64")
         first = self.objects("table", "create", self.table, "--field", "id:int64")
         self.assertEqual(first, self.objects("table", "create", self.table, "--field", "id:int64"))
 
-    def test_drop_asks_first(self):
+    def test_drop_asks_for_confirmation(self):
         self.create("id:int64")
-        self.bad(2, "table", "drop", self.table, stdin="", says="say --yes to do it")
+        self.bad(2, "table", "drop", self.table, stdin="", says="use --yes to confirm")
         self.assertEqual(self.count(), 0)
 
 
 class RecordTest(ClusterTest):
-    def test_put_get_delete(self):
+    def test_puts_gets_and_deletes(self):
         self.create("balance:int64", "note:text?", "raw:blob?")
         self.assertEqual(self.objects("put", self.table, 7, "balance=-5", "note=a=b", "raw=x'00ff'"),
                          [{"table": self.table, "key": 7, "written": "new"}])
@@ -49,7 +49,7 @@ class RecordTest(ClusterTest):
         self.assertEqual(self.objects("delete", self.table, 7), [{"table": self.table, "deleted": 7}])
         self.bad(1, "get", self.table, 7, says=f"table {self.table} has no record 7")
 
-    def test_some_fields(self):
+    def test_reads_and_writes_some_fields(self):
         for kind in ("transactional", "non-transactional"):
             with self.subTest(kind):
                 table = f"{self.table}_{kind[:3]}"
@@ -66,13 +66,13 @@ class RecordTest(ClusterTest):
                 self.good("put", table, 7)
                 self.assertEqual(self.objects("get", table, 7, "--fields", "balance"), [{"_key": 7, "balance": 6}])
 
-    def test_largest_key(self):
+    def test_accepts_the_largest_key(self):
         self.create("n:int16")
         key = 2**64 - 1
         self.good("put", self.table, key, "n=1")
         self.assertEqual(self.objects("get", self.table, key)[0]["_key"], key)
 
-    def test_non_transactional(self):
+    def test_non_transactional_puts_change_the_version(self):
         self.create("n:int64", kind="non-transactional")
         self.good("put", self.table, 1, "n=1")
         first = self.objects("get", self.table, 1, "--with-version")[0]
@@ -91,7 +91,7 @@ class ScanTest(ClusterTest):
         rows = "key,carrier,delay,miles\n1,UA,10,1.5\n2,UA,NA,2.5\n3,B6,70,0.5\n4,NA,-3,4\n5,\"a,b\",0,8\n"
         self.good("import", self.table, self.write("rows.csv", rows), "--key", "key")
 
-    def test_projection(self):
+    def test_selects_and_orders(self):
         rows = self.objects("scan", self.table, "--where", "delay > 0 or carrier is null", "--select",
                             "_key, delay as d", "--order-by", "d desc")
         self.assertEqual(rows, [{"_key": 3, "d": 70}, {"_key": 1, "d": 10}, {"_key": 4, "d": -3}])
@@ -99,22 +99,22 @@ class ScanTest(ClusterTest):
         self.assertEqual(self.good("scan", self.table, "--csv", "--select", "carrier", "--order-by", "carrier"),
                          'carrier\nNA\nB6\nUA\nUA\n"a,b"\n')
 
-    def test_top_k(self):
+    def test_orders_with_a_limit(self):
         self.assertEqual(self.objects("scan", self.table, "--select", "miles", "--order-by", "miles desc", "--limit", 2),
                          [{"miles": 8}, {"miles": 4}])
 
-    def test_aggregates(self):
+    def test_aggregates_by_group(self):
         rows = self.objects("scan", self.table, "--aggregate", "count(*) as n, sum(miles), avg(delay), min(carrier)",
                             "--group-by", "carrier", "--order-by", "n desc, carrier")
         self.assertEqual(rows[0], {"carrier": "UA", "n": 2, "sum(miles)": 4.0, "avg(delay)": 10.0, "min(carrier)": "UA"})
         self.assertEqual(rows[1], {"carrier": None, "n": 1, "sum(miles)": 4.0, "avg(delay)": -3.0, "min(carrier)": None})
         self.assertEqual(len(rows), 4)
 
-    def test_table_for_people(self):
+    def test_prints_a_table_without_json(self):
         text = self.good("scan", self.table, "--select", "carrier, delay", "--where", "miles > 5")
         self.assertEqual(text, "carrier  delay\n-------  -----\na,b          0\n")
 
-    def test_statistics(self):
+    def test_explains_and_prints_statistics(self):
         plan = self.good("scan", self.table, "--explain", "--where", "miles > 5 and carrier like 'A%'", "--aggregate",
                          "count(*)")
         self.assertIn("first bytes by column", plan)
@@ -129,7 +129,7 @@ class ScanTest(ClusterTest):
 
 
 class OthersTest(ClusterTest):
-    def test_stats(self):
+    def test_stats_prints_server_statistics(self):
         self.create("n:int64")
         self.good("put", self.table, 1, "n=1")
         stats = self.objects("stats")[0]
@@ -140,21 +140,21 @@ class OthersTest(ClusterTest):
         self.assertEqual(tables[self.table]["keys"], 1)
         self.assertIn("commit manager", self.good("stats"))
 
-    def test_doctor(self):
+    def test_doctor_reports_findings(self):
         result = loam("doctor", "--json", "--memory", "64MiB")
         topics = {finding["topic"]: finding for finding in map(json.loads, result.stdout.splitlines())}
         self.assertIn("huge pages", topics)
-        self.assertEqual(topics["processor"]["health"], "good", "this host runs the program")
+        self.assertEqual(topics["processor"]["result"], "ok", "this host runs the program")
         self.assertIn(result.returncode, (0, 6))
         used = int(self.dev.address.rsplit(":", 1)[1])
         findings = map(json.loads, loam("doctor", "--json", "--port", used).stdout.splitlines())
-        self.assertEqual([f["health"] for f in findings if f["topic"] == f"port {used}"], ["poor"])
+        self.assertEqual([f["result"] for f in findings if f["topic"] == f"port {used}"], ["warning"])
         self.assertEqual(loam("doctor", "--memory", "900TiB").returncode, 6)
 
-    def test_ping(self):
+    def test_ping_measures_every_server(self):
         results = self.objects("ping", "--count", 20, "--bytes", 5000)
         self.assertEqual(results[0]["address"], self.dev.address)
-        self.assertEqual(len(results), 2, "the commit manager, and the storage node that it knows")
+        self.assertEqual(len(results), 2, "the commit manager and its storage node")
         for result in results:
             self.assertEqual((result["asked"], result["answered"], result["bytes"]), (20, 20, 5000))
             self.assertLessEqual(0 < result["min_ns"] <= result["median_ns"] <= result["p99_ns"], result["max_ns"])
@@ -163,12 +163,12 @@ class OthersTest(ClusterTest):
             result = loam("ping", f"127.0.0.1:{port}", self.dev.address, "--count", 1)
         self.assertEqual(result.returncode, 3)
         self.assertIn("Connection refused", result.stderr)
-        self.assertIn("1 of 1 answered", result.stdout, "the others are asked all the same")
+        self.assertIn("1 of 1 answered", result.stdout, "the other address is measured nevertheless")
         result = loam("ping", "tcp://" + self.dev.config["admin_address"], "--timeout", 0.5)
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertEqual(loam("ping", "nonsense://here").returncode, 2)
 
-    def test_version_and_help(self):
+    def test_every_subcommand_has_help(self):
         self.assertRegex(json.loads(loam("version", "--json").stdout)["version"], r"^\d+\.\d+\.\d+$")
         for path in ([], ["dev"], ["table"], ["table", "create"], ["table", "list"], ["table", "describe"],
                      ["table", "drop"], ["index"], ["index", "create"], ["index", "list"],
@@ -182,7 +182,7 @@ class OthersTest(ClusterTest):
             if path and path not in (["table"], ["index"], ["completion"], ["cluster"], ["node"], ["log"]):
                 self.assertIn("--json", result.stdout, path)
 
-    def test_completion_knows_every_subcommand(self):
+    def test_completion_offers_every_subcommand(self):
         script = loam("completion", "bash").stdout
         ask = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
         offered = subprocess.run(["bash", "-c", ask, "-", "", "", "1"], capture_output=True, text=True, check=True)
@@ -197,14 +197,14 @@ class OthersTest(ClusterTest):
 
 
 class DevTest(unittest.TestCase):
-    def test_ends_by_either_signal(self):
+    def test_sigint_and_sigterm_end_it(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             with Dev() as dev:
                 dev.process.send_signal(number)
                 self.assertEqual(dev.process.wait(cluster.DEADLINE_S), 0)
                 dev.process.stdout.close()
 
-    def test_print_config(self):
+    def test_prints_the_effective_configuration(self):
         config = json.loads(loam("dev", "--print-config", "--json", "--memory", "2GiB", "--page-size", "4MiB",
                                  "--listen", "tcp://127.0.0.1:1234").stdout)
         self.assertEqual(config["memory_bytes"], 2 << 30)
@@ -214,7 +214,7 @@ class DevTest(unittest.TestCase):
 
 
 class DemoTest(unittest.TestCase):
-    def test_all_checks_hold(self):
+    def test_all_checks_pass(self):
         result = loam("demo", "--duration", 1, "--accounts", 1000, "--memory", "128MiB", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         found = json.loads(result.stdout)
@@ -228,7 +228,7 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(set(transfers["latencies"]),
                          {"calm", "client_killed", "client_paused", "manager_restarted", "afterwards"})
 
-    def test_finds_the_sample_by_loam_data_or_says_so(self):
+    def test_finds_the_sample_through_loam_data(self):
         result = loam("demo", "--flights", "/nowhere/flights.csv")
         self.assertEqual(result.returncode, 4)
         self.assertIn("/nowhere/flights.csv cannot be opened: No such file or directory", result.stderr)

@@ -1,4 +1,5 @@
-"""Commands that the program tells people to type: each is provoked, pasted into a shell as it was printed, and works."""
+"""Tests the commands that `loam` proposes in its messages. Each test provokes such a message and runs the command in a
+shell exactly as it was printed."""
 
 import json
 import os
@@ -17,7 +18,7 @@ SMALL_CLUSTER = " --nodes 1 --free-ports --memory 64MiB --node-option page=2MiB"
 
 
 def form_of(words):
-    """What a command of these words looks like: with a name that begins with '-', all names stand behind "--"."""
+    """Returns a pattern for the command with these words. If a name begins with '-', all names follow "--"."""
     value = r"(?:[^\s'&]|'[^']*'|\\')+"
     command = re.match(r"[^{]*?(?= \{\}| --|$)", words).group(0)
     names, options = re.match(r"((?: \{\})*)(.*)", words[len(command):]).groups()
@@ -28,13 +29,13 @@ def form_of(words):
 
 
 def forms():
-    """Names of the hints and what their commands look like."""
-    found = re.findall(r'\{Hint::(k\w+), HintPlace::k\w+,\s*"([^"]+)"\}', FORMS.read_text())
+    """Returns the pattern of each hint's command, by the name of the hint."""
+    found = re.findall(r'\{Hint::(k\w+), HintLocation::k\w+,\s*"([^"]+)"\}', FORMS.read_text())
     return {name: form_of(words) for name, words in found}
 
 
 def commands_in(text):
-    """What stands between backquotes, or alone on an indented line."""
+    """Returns the commands in a text: between backquotes, or alone on an indented line."""
     found = re.findall(r"`(loam [^`]+)`|^ +(?:try +)?(loam .+)$", text, re.MULTILINE)
     return [part for one in found for part in (one[0] or one[1]).split(" && ")]
 
@@ -54,7 +55,7 @@ class HintsTest(unittest.TestCase):
         assert not missing, f"commands that no test has run: {missing}"
 
     def shell(self, command, code=0):
-        """Runs a line in a shell; returns what it prints. Drops and the like ask on a terminal: here they are told."""
+        """Runs a line in a shell. Returns its output. Commands that ask for confirmation on a terminal get --yes."""
         command = re.sub(r"^loam (index drop|node accept-loss) ", r"\g<0>--yes ", command)
         result = subprocess.run(["bash", "-c", command], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, timeout=cluster.DEADLINE_S, check=False)
@@ -62,7 +63,8 @@ class HintsTest(unittest.TestCase):
         return result.stdout + result.stderr
 
     def hints(self, text, *names):
-        """The commands of a text, which must be those; then they count as run, and the caller runs them."""
+        """Checks that the commands in `text` are those of the hints `names`. Returns the command of each hint, which
+        the caller must run."""
         commands = commands_in(text)
         found = [next((name for name, form in forms().items() if form.match(command)), command)
                  for command in commands]
@@ -70,7 +72,7 @@ class HintsTest(unittest.TestCase):
         self.provoked.update(names)
         return dict(zip(found, commands))
 
-    def test_those_of_tables_and_indexes(self):
+    def test_hints_about_tables_and_indexes_work(self):
         with cluster.Dev() as dev:
             place = f" --connect {dev.address}"
             for command in self.hints(self.shell("loam table list" + place), "kTableCreateHelp",
@@ -90,7 +92,7 @@ class HintsTest(unittest.TestCase):
             hints = self.hints(self.shell("loam node accept-loss 9 --yes" + place, 1), "kNodeList")
             self.shell(hints["kNodeList"])
 
-    def test_those_of_fields_that_look_like_options(self):
+    def test_hints_about_fields_that_look_like_options_work(self):
         with cluster.Dev() as dev:
             place = f" --connect {dev.address}"
             self.shell("loam table create t --field -a:int32 --field --b:int32" + place)
@@ -103,7 +105,7 @@ class HintsTest(unittest.TestCase):
                 self.shell(hints[form])
                 self.assertIn("--b,-a", self.shell("loam index list" + place))
 
-    def test_those_of_a_cluster_with_a_lost_node(self):
+    def test_hints_about_a_lost_node_work(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         place = f" --dir '{folder}/my cluster'"
         self.addCleanup(lambda: loam("cluster", "down", "--dir", f"{folder}/my cluster"))
@@ -128,7 +130,7 @@ class HintsTest(unittest.TestCase):
         self.shell(f"loam scan t --index i --connect {address}")
         self.shell(partly["kClusterDown"])
 
-    def test_those_of_a_cluster_in_one_process(self):
+    def test_hints_about_loam_dev_work(self):
         with cluster.refusing_port() as port:
             command = self.hints(self.shell(f"loam scan t --connect tcp://127.0.0.1:{port}", 3), "kDev")["kDev"]
         dev = subprocess.Popen(["bash", "-c", f"exec {command} --free-ports --memory 256MiB --page-size 1MiB"],
@@ -147,7 +149,7 @@ class HintsTest(unittest.TestCase):
             self.assertEqual(dev.wait(cluster.DEADLINE_S), 0)
             dev.stdout.close()
 
-    def test_the_completion_script(self):
+    def test_hint_about_the_completion_script_works(self):
         said = self.shell("loam completion --help")
         command = re.search(r"source <\(loam completion bash\)", said).group(0)
         self.assertIn("complete -o default -F _loam loam", self.shell(command + "; complete -p loam"))

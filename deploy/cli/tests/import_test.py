@@ -1,4 +1,5 @@
-"""Imports of every sort of file and pipe, and every command that an import prints for a person to type."""
+"""Tests `loam import` with files and pipes of all kinds, and the commands that it prints to resume or repeat an
+import."""
 
 import csv
 import io
@@ -15,7 +16,7 @@ from cluster import ClusterTest
 
 
 def catches_interrupts(pid):
-    """Whether the process has a handler for SIGINT."""
+    """Returns whether the process has a handler for SIGINT."""
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         caught = re.search(r"SigCgt:\s*(\w+)", status.read()).group(1)
     return int(caught, 16) >> (signal.SIGINT - 1) & 1 == 1
@@ -23,7 +24,7 @@ def catches_interrupts(pid):
 
 class ImportCase(ClusterTest):
     def shell(self, command, code=0, stdin=""):
-        """Runs a printed command as another shell would, without the variables of this one."""
+        """Runs a printed command in a shell without the LOAM_ variables of this process. Returns its output."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LOAM_")}
         result = subprocess.run(["sh", "-c", command], input=stdin if isinstance(stdin, bytes) else stdin.encode(),
                                 capture_output=True, env=environment, timeout=cluster.DEADLINE_S, check=False)
@@ -31,7 +32,7 @@ class ImportCase(ClusterTest):
         return result.stdout.decode()
 
     def start(self, *arguments, source="-"):
-        """An import from a pipe that stays open."""
+        """Starts an import from a pipe that stays open. Returns the process."""
         process = subprocess.Popen(
             [cluster.PROGRAM, "import", self.table, source, *map(str, arguments), "--connect", self.dev.address],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -47,10 +48,10 @@ class ImportCase(ClusterTest):
         def there():
             result = self.loam("scan", self.table, "--aggregate", "count(*) as n", "--json")
             return result.returncode == 0 and json.loads(result.stdout)["n"] == count
-        cluster.wait_until(there, f"{count} rows are in")
+        cluster.wait_until(there, f"{count} rows are imported")
 
     def end(self, process, code):
-        """Waits for an import whose pipe stays open, or that was closed before; returns what it printed."""
+        """Waits until the import ends with this exit code. Returns its output and its error text."""
         process.wait(cluster.DEADLINE_S)
         output, errors = process.stdout.read(), process.stderr.read()
         for stream in (process.stdout, process.stderr):
@@ -63,7 +64,7 @@ class ImportCase(ClusterTest):
         return output, errors
 
     def printed_command(self, text):
-        """The command line that a message ends with, in its line or on a line of its own."""
+        """Returns the command at the end of a message, in the same line or on a line of its own."""
         command = re.search(r"(?:run|to): (.*import.*)$|:\n  (.*import.*)$", text, re.MULTILINE)
         self.assertIsNotNone(command, text)
         return command.group(1) or command.group(2)
@@ -73,8 +74,8 @@ class ImportCase(ClusterTest):
 
 
 class GoOnTest(ImportCase):
-    def test_goes_on_with_every_option(self):
-        """Interrupted, the import prints a command with all options there are, and a shell goes on with that."""
+    def test_resume_command_has_every_option(self):
+        """An interrupted import prints a command that resumes it. The command has every option of the first command."""
         path = os.path.join(self.directory.name, "it's $HOME of \"x\".csv")
         options = ["--key", "the key", "--schema", "n:int64,\"a text\":text?", "--kind", "non-transactional",
                    "--on-error", "skip", "--null", "it's", "--null", "", "--null", "-", "--delimiter", "|",
@@ -92,32 +93,32 @@ class GoOnTest(ImportCase):
             output, errors = self.end(process, 130)
         self.assertEqual(errors, "")
         report = json.loads(output)
-        self.assertEqual((report["lines_imported"], report["lines_left"]), ("2-1000", "1001-2000, 2003-"))
+        self.assertEqual((report["lines_imported"], report["lines_remaining"]), ("2-1000", "1001-2000, 2003-"))
 
         given = set(re.findall(r"^ +(--[a-z-]+)", self.good("import", "--help"), re.MULTILINE))
         given |= set(re.findall(r",(--[a-z-]+)", self.good("import", "--help")))
         for option in given - {"--help"}:
-            self.assertIn(f" {option} ", report["go_on"] + " ", "a value for this option is missing in this test")
+            self.assertIn(f" {option} ", report["resume_command"] + " ", "a value for this option is missing in this test")
         os.remove(path)
         self.write(os.path.basename(path), "\n".join(lines) + "\n")
-        self.shell(report["go_on"], code=5)
+        self.shell(report["resume_command"], code=5)
         stands_for = {"it's": "", "": "", "-": "", "\"it's\"": "it's", "a,b;c": "\"a,b;c\"", "NA": "\"NA\""}
         expected = [f"{n * 2},{n},{stands_for.get(texts[n % 7], texts[n % 7])}"
                     for n in range(2, 3001) if n not in (1501, 2001, 2002)]
         self.assertEqual(self.rows(), sorted(expected))
 
-    def test_a_file_whose_name_looks_like_an_option(self):
+    def test_resume_command_protects_a_file_name_like_an_option(self):
         self.write("-odd.csv", "key,n\n1,1\n2,x\n3,3\n")
         folder = f"cd '{self.directory.name}' && "
         options = f"--key key --schema key:int64,n:int32 --connect {self.dev.address} --json"
         given = f"'{cluster.PROGRAM}' import {options} -- {self.table} -odd.csv"
         report = json.loads(self.shell(folder + given, code=4))
-        self.assertIn(f" import {self.table} ./-odd.csv ", report["go_on"])
+        self.assertIn(f" import {self.table} ./-odd.csv ", report["resume_command"])
         self.write("-odd.csv", "key,n\n1,1\n2,2\n3,3\n")
-        self.shell(folder + report["go_on"])
+        self.shell(folder + report["resume_command"])
         self.assertEqual(self.rows(), ["1,1,1", "2,2,2", "3,3,3"])
 
-    def test_a_bad_last_line_without_its_end_is_left(self):
+    def test_unterminated_bad_last_line_is_not_imported(self):
         path = self.write("a.csv", "key,n\n1,1\n2,x")
         self.create("key:int64", "n:int32")
         result = self.bad(4, "import", self.table, path, "--key", "key", says="not imported: 3")
@@ -125,14 +126,14 @@ class GoOnTest(ImportCase):
         self.shell(self.printed_command(result.stderr))
         self.assertEqual(self.rows(), ["1,1,1", "2,2,2"])
 
-    def test_a_record_that_is_too_long_is_left_out_alone(self):
+    def test_skips_only_the_record_that_is_too_long(self):
         inside = "".join(f"{i},inside\n" for i in range(400_000))
         self.create("key:int64", "t:text")
         path = self.write("long.csv", f"key,t\n1,one\n2,\"{inside}\"\n3,three\n")
         result = self.loam("import", self.table, path, "--key", "key", "--on-error", "skip", "--json")
         self.assertEqual(result.returncode, 5, result.stderr)
         report = json.loads(result.stdout)
-        self.assertEqual((report["imported"], report["bad"], report["lines_left"]), (2, 1, "3-400003"))
+        self.assertEqual((report["imported"], report["bad"], report["lines_remaining"]), (2, 1, "3-400003"))
         self.assertEqual(self.rows(), ["1,1,one", "3,3,three"])
 
 
@@ -146,18 +147,18 @@ class PipeTest(ImportCase):
         process.stdin.close()
         return self.end(process, 0)
 
-    def test_rows_of_a_slow_pipe_do_not_wait_for_more(self):
+    def test_slow_pipe_rows_are_imported_at_once(self):
         self.create("key:int64", "n:int64")
         self.slow_pipe()
 
-    def test_rows_of_a_slow_pipe_make_a_table(self):
+    def test_slow_pipe_rows_define_the_table(self):
         _, errors = self.slow_pipe()
         self.assertIn("the fields are guessed from the first 2 rows: 'key:int64?,n:int64?'", errors)
 
-    def test_rows_of_a_slow_pipe_with_a_schema(self):
+    def test_slow_pipe_rows_fit_a_given_schema(self):
         self.slow_pipe("--schema", "key:int64,n:int16", "--delimiter", ",")
 
-    def test_interrupted_while_it_waits(self):
+    def test_interrupt_ends_a_waiting_import(self):
         for given, imported in (("", 0), ("key,n\n", 0), ("key,n\n1,1\n2,2\n", 2)):
             with self.subTest(given=given):
                 self.create("key:int64", "n:int32")
@@ -174,7 +175,7 @@ class PipeTest(ImportCase):
                 self.assertEqual(self.rows(), ["1,1,1", "2,2,2", "3,3,3"])
                 self.good("table", "drop", self.table, "--yes")
 
-    def test_a_failure_does_not_wait_for_the_pipe(self):
+    def test_failure_ends_the_import_before_the_pipe_closes(self):
         self.create("key:int64", "n:int32")
         self.good("put", self.table, 2, "key=2", "n=2")
         process = self.start("--key", "key")
@@ -184,7 +185,7 @@ class PipeTest(ImportCase):
 
 
 class GuessTest(ImportCase):
-    """A pipe whose later rows do not fit the fields that its first rows made."""
+    """Imports from a pipe whose later rows do not fit the fields that were guessed from its first rows."""
     TEXT = "key,\"a b\",n\n1,x,1\n2,y,2\n3,z,1.5\n4,,9007199254740993\n"
 
     def turn_decimal(self, *options):
@@ -194,20 +195,20 @@ class GuessTest(ImportCase):
         self.wait_for_rows(2)
         return process, lambda: self.give(process, self.TEXT[head:])
 
-    def test_the_table_is_dropped_and_the_command_names_other_fields(self):
+    def test_wrong_guess_drops_the_table_and_names_wider_fields(self):
         process, go_on = self.turn_decimal()
         go_on()
         output, errors = self.end(process, 4)
         self.assertIn("line 4, column 5 (n): '1.5' is not int64", errors)
         self.assertIn("0 rows imported", output)
-        self.assertIn(f"table {self.table}, which this import made, is dropped again", errors)
+        self.assertIn(f"table {self.table}, which this import created, is dropped again", errors)
         self.bad(1, "table", "describe", self.table, says=self.table)
         command = self.printed_command(errors)
         self.assertIn("--schema 'key:int64?,\"a b\":text?,n:float64?'", command)
         self.shell(command, stdin=self.TEXT.replace("9007199254740993", "4"))
         self.assertEqual(self.rows(), ["1,1,x,1", "2,2,y,2", "3,3,z,1.5", "4,4,,4"])
 
-    def test_a_table_that_was_there_stays(self):
+    def test_wrong_guess_keeps_an_existing_table(self):
         self.create("key:int64", "a b:text?", "n:int64")
         process, go_on = self.turn_decimal()
         go_on()
@@ -216,7 +217,7 @@ class GuessTest(ImportCase):
         self.assertNotIn("--schema", errors)
         self.assertEqual(self.count(), 2)
 
-    def test_a_table_that_others_have_written_to_stays(self):
+    def test_wrong_guess_keeps_a_table_that_others_wrote_to(self):
         process, go_on = self.turn_decimal()
         self.good("put", self.table, 77, "n=77")
         go_on()
@@ -225,7 +226,7 @@ class GuessTest(ImportCase):
         self.assertIn("a new table would take these lines by --schema 'key:int64?,\"a b\":text?,n:float64?'", errors)
         self.assertEqual(self.count(), 3)
 
-    def test_skipped_rows_say_which_fields_would_fit(self):
+    def test_skipped_rows_report_a_wider_schema(self):
         process, go_on = self.turn_decimal("--on-error", "skip", "--json")
         go_on()
         process.stdin.close()
@@ -233,18 +234,19 @@ class GuessTest(ImportCase):
         report = json.loads(output)
         self.assertEqual((report["imported"], report["dropped_table"]), (3, False))
         self.assertEqual(report["wider_schema"], "key:int64?,\"a b\":text?,n:text?",
-                         "the row that was imported between has no float64")
+                         "the imported integer has no exact float64")
 
 
 class ContentTest(ImportCase):
-    """Files that are no CSV in UTF-8: told by file and line with exit code 4, and the printed command imports them."""
+    """Files that are not CSV in UTF-8. The message names file and line, the exit code is 4, and the printed command
+    imports the file."""
     TEXT = "name,price\ncafé,5\nnaïve,6\n"
     ROWS = ["café,5", "naïve,6"]
 
     def imports_by_advice(self, path, *options, says):
         result = self.bad(4, "import", self.table, path, *options, says=path)
         self.assertIn(says, result.stderr)
-        self.bad(1, "table", "describe", self.table, says=self.table)  # nothing was made
+        self.bad(1, "table", "describe", self.table, says=self.table)  # no table was created
         self.shell(self.printed_command(result.stderr))
         self.assertEqual([row.split(",", 1)[1] for row in self.rows()], self.ROWS)
         self.good("table", "drop", self.table, "--yes")
@@ -257,21 +259,21 @@ class ContentTest(ImportCase):
         self.assertEqual([row.split(",", 1)[1] for row in self.rows()], self.ROWS)
         self.good("table", "drop", self.table, "--yes")
 
-    def test_encodings(self):
+    def test_advice_converts_other_encodings(self):
         for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
             path = self.write("it's a file.csv", self.TEXT.encode(encoding))
             self.imports_by_advice(path, says="line 1: this is UTF-")
         path = self.write("latin.csv", self.TEXT.replace("name", "nâme").encode("latin-1"))
         self.imports_by_advice(path, says="line 1, column 1: this is ISO-8859-1 text")
 
-    def test_encoding_of_a_value(self):
+    def test_advice_converts_a_value_in_latin_1(self):
         path = self.write("latin.csv", self.TEXT.encode("latin-1"))
         result = self.bad(4, "import", self.table, path, says="line 2, column 1 (name): 'caf\\xe9' is not UTF-8 text")
         command = re.search(r"if this is ISO-8859-1 text, run instead: (.*)", result.stderr).group(1)
         self.shell(command)
         self.assertEqual([row.split(",", 1)[1] for row in self.rows()], self.ROWS)
 
-    def test_archives(self):
+    def test_advice_unpacks_archives(self):
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a.csv", self.TEXT)
@@ -286,7 +288,7 @@ class ContentTest(ImportCase):
             data = subprocess.run(["xz", "-c"], input=self.TEXT.encode(), capture_output=True, check=True).stdout
             self.imports_by_advice(self.write("a.xz", data), says="this is an xz file")
 
-    def test_headers_that_no_table_can_have(self):
+    def test_refuses_headers_over_the_limits(self):
         path = self.write("wide.csv", ",".join(f"c{i}" for i in range(1025)) + "\n")
         self.bad(4, "import", self.table, path,
                  says=f"{path}: line 1: the header names 1025 fields, and a table has at most 1024; divide the columns")
@@ -300,7 +302,7 @@ class ContentTest(ImportCase):
 
 
 class KeyColumnTest(ImportCase):
-    def test_comes_back_as_it_was(self):
+    def test_keys_survive_export_and_import(self):
         self.create("n:int64?", "t:text?", "a;b:text?")
         for key, values in ((7, ["n=1", "t=", "a;b=x|y"]), (2**64 - 1, ["t=NA", "n=-5"]), (9, ["t=two\nlines;,\t\""])):
             self.good("put", self.table, key, *values)
@@ -311,9 +313,9 @@ class KeyColumnTest(ImportCase):
         self.assertEqual(sorted(csv.reader(io.StringIO(again))), sorted(csv.reader(io.StringIO(out))))
         self.assertEqual(self.objects("get", copy, 7), [{"_key": 7, "n": 1, "t": "", "a;b": "x|y"}])
         fields = [field["field"] for field in self.objects("table", "describe", copy)]
-        self.assertEqual(fields, ["n", "t", "a;b"], "the key is no field")
+        self.assertEqual(fields, ["n", "t", "a;b"], "the key is not a field")
 
-    def test_keys_are_taken_by_the_printed_command(self):
+    def test_printed_command_imports_the_keys(self):
         path = self.write("a.csv", "_key,a\n5,x\n")
         result = self.bad(4, "import", self.table, path, says="line 1: the column _key has the keys of records")
         self.shell(self.printed_command(result.stderr))
@@ -322,7 +324,7 @@ class KeyColumnTest(ImportCase):
         self.good("import", self.table, path, "--schema", "_key:int64,a:text")
         self.assertEqual(self.good("scan", self.table, "--csv"), "_key,a\n5,x\n")
 
-    def test_a_field_of_that_name(self):
+    def test_key_column_avoids_a_field_of_the_same_name(self):
         self.create("_key:text", "_version:int32", "a:int32")
         self.good("put", self.table, 1, "_key=mine", "_version=3", "a=2")
         self.assertEqual(self.objects("get", self.table, 1), [{"__key": 1, "_key": "mine", "_version": 3, "a": 2}])
@@ -335,7 +337,7 @@ class KeyColumnTest(ImportCase):
 
 
 class DelimiterTest(ImportCase):
-    def test_is_found(self):
+    def test_delimiter_is_detected(self):
         for number, delimiter in enumerate([";", "\t", "|"]):
             table = f"{self.table}_{number}"
             lines = ["a,b", "\"x" + delimiter + "y\"", "3"], ["1,5", "2", "3"], ["", "NA", "\"\""]
@@ -350,12 +352,12 @@ class DelimiterTest(ImportCase):
             self.shell(f"{cluster.PROGRAM} import {table}_forced {path} {forced} --connect {self.dev.address}", code=4)
         self.assertEqual(self.objects("import", self.table, path)[0]["delimiter"], "|")
 
-    def test_a_named_one_wins(self):
+    def test_given_delimiter_overrides_detection(self):
         path = self.write("a.csv", "a;b\n1;2\n3;4\n")
         self.good("import", self.table, path, "--delimiter", ",")
         self.assertEqual([field["field"] for field in self.objects("table", "describe", self.table)], ["a;b"])
 
-    def test_a_hint_where_the_rows_do_not_decide(self):
+    def test_ambiguous_rows_give_a_hint(self):
         path = self.write("a.csv", "notes; remarks\nx\ny\n")
         result = self.loam("import", self.table, path)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -364,7 +366,7 @@ class DelimiterTest(ImportCase):
         forced = re.search(r"say (--delimiter \S+)", result.stderr).group(1)
         self.shell(f"{cluster.PROGRAM} import {self.table}_forced {path} {forced} --connect {self.dev.address}", code=4)
         result = self.loam("import", self.table, self.write("b.csv", "a,b\n1,2\n"), "--schema", "a:int32,b:int32")
-        self.assertNotIn("delimiter", result.stderr, "nothing is said if the rows decide")
+        self.assertNotIn("delimiter", result.stderr, "no hint if the rows decide")
 
 
 if __name__ == "__main__":

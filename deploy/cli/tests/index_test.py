@@ -1,4 +1,4 @@
-"""Indexes from the command line: made, listed, dropped, read by get and scan, and never taken for tables."""
+"""Tests indexes on the command line: they are created, listed, dropped and read by get and scan, and are not tables."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from cluster import ClusterTest
 
 
 class IndexCase(ClusterTest):
-    """One table and one index a test, with a name of its own."""
+    """Each test has one table and one index, named after the test."""
 
     def setUp(self):
         super().setUp()
@@ -23,7 +23,7 @@ class IndexCase(ClusterTest):
         self.good("index", "create", self.index, "--table", self.table, "--fields", fields, *options)
 
     def load(self, text):
-        """Makes the table out of CSV; the column key is the key and a field."""
+        """Imports the table from CSV. The column `key` is the record key, and a field too."""
         self.good("import", self.table, self.write("rows.csv", text), "--key", "key")
 
     def keys(self, *arguments):
@@ -34,16 +34,16 @@ class DefinitionTest(IndexCase):
     def listed(self):
         return self.objects("index", "list", "--table", self.table)
 
-    def test_create_list_describe_drop(self):
+    def test_creates_lists_describes_and_drops_an_index(self):
         self.create("carrier:text?", "delay:int32", "miles:float64")
         self.assertEqual(self.good("index", "list", "--table", self.table),
-                         "no indexes yet; `loam index create --help` tells how to make one\n")
+                         "no indexes yet; `loam index create --help` says how to create one\n")
         expected = {"name": self.index, "table": self.table, "fields": "carrier,delay:desc", "unique": "no",
                     "state": "ready"}
         command = ("index", "create", self.index, "--table", self.table, "--fields", "carrier,delay:desc")
         self.assertEqual(self.objects(*command), [expected])
         self.assertEqual(self.good(*command), f"index {self.index} of table {self.table} is ready: carrier,delay:desc\n",
-                         "the same again is the same index")
+                         "creating the same index again succeeds")
         other = self.table + ".other"
         self.good("index", "create", other, "--table", self.table, "--fields", "miles", "--unique")
         self.assertEqual(self.listed(), [expected, {"name": other, "table": self.table, "fields": "miles",
@@ -51,20 +51,20 @@ class DefinitionTest(IndexCase):
         self.assertIn(self.index, [index["name"] for index in self.objects("index", "list")])
         self.assertIn(f"\nindex {self.index}: carrier,delay:desc\nunique index {other}: miles\n",
                       self.good("table", "describe", self.table))
-        self.assertEqual(len(self.objects("table", "describe", self.table)), 3, "programs get the fields alone")
+        self.assertEqual(len(self.objects("table", "describe", self.table)), 3, "--json prints only the fields")
         self.assertEqual(self.objects("index", "drop", self.index, "--yes"), [{"dropped": self.index}])
         self.assertEqual([index["name"] for index in self.listed()], [other])
         self.bad(1, "index", "drop", self.index, "--yes", says=f"there is no index {self.index}")
         self.good("table", "drop", self.table, "--yes")
-        self.assertNotIn(other, self.good("index", "list"), "the indexes go with their table")
+        self.assertNotIn(other, self.good("index", "list"), "dropping a table drops its indexes")
 
-    def test_drop_asks_first(self):
+    def test_drop_asks_for_confirmation(self):
         self.create("n:int64")
         self.make("n")
-        self.bad(2, "index", "drop", self.index, stdin="", says="say --yes to drop it")
+        self.bad(2, "index", "drop", self.index, stdin="", says="use --yes to drop it")
         self.assertEqual(len(self.listed()), 1)
 
-    def test_what_cannot_be_made(self):
+    def test_invalid_definitions_are_refused(self):
         self.create("n:int64", "t:text?")
 
         def refuse(code, says, fields="n", table=self.table, name=self.index):
@@ -81,18 +81,19 @@ class DefinitionTest(IndexCase):
         refuse(1, "non-transactional", table=plain)
         self.assertEqual(self.listed(), [])
         self.make("n")
-        refuse(1, f"there is an index {self.index} already, made by\n  loam index create {self.index} --table "
+        refuse(1, f"there is an index {self.index} already, created by\n  loam index create {self.index} --table "
                   f"{self.table} --fields n\n`loam index drop {self.index}`", fields="n:desc")
 
-    def test_records_that_are_not_unique(self):
+    def test_duplicate_values_prevent_a_unique_index(self):
         self.load("key,n\n1,5\n2,6\n3,5\n")
         result = self.bad(1, "index", "create", self.index, "--table", self.table, "--fields", "n", "--unique")
-        self.assertRegex(result.stderr, "record [13] and record [13] have the same value\n  No index is left. Mend the")
+        self.assertRegex(result.stderr,
+                         "record [13] and record [13] have the same value\n  The index was removed. Change the")
         self.assertEqual(self.listed(), [])
         self.good("put", self.table, 3, "n=7")
         self.make("n", "--unique")
 
-    def test_is_no_table(self):
+    def test_index_is_not_a_table(self):
         self.create("n:int64")
         self.make("n")
         self.assertNotIn(self.index, self.good("table", "list"))
@@ -109,7 +110,7 @@ class DefinitionTest(IndexCase):
 
 
 class UnfinishedTest(IndexCase):
-    """A creation waits for the transactions that are open, and one that is left can be gone on with."""
+    """The creation of an index waits for open transactions. If it is interrupted, the same command continues it."""
 
     def setUp(self):
         super().setUp()
@@ -118,8 +119,9 @@ class UnfinishedTest(IndexCase):
         self.command = ["index", "create", self.index, "--table", self.table, "--fields", "n:desc"]
 
     def while_waiting(self, act, **pipes):
-        """Starts a creation beside an open transaction and calls act(process) while it waits. The transaction is held
-        by a process that stands still, and that cannot be for longer than its lease: what came too late is repeated."""
+        """Starts the creation of an index while a transaction is open, and calls act(process) while the creation waits.
+        A paused process holds the transaction open, but only until its lease ends. So act() returns whether it acted in
+        time, and if it did not, the attempt is repeated."""
         for attempt in range(100):
             go_on = pathlib.Path(self.directory.name) / f"go_on_{attempt}"
             place = "client.commit.begun"
@@ -130,7 +132,7 @@ class UnfinishedTest(IndexCase):
             self.assertEqual(holder.stderr.readline(), f"loam: paused at {place}\n")
             process = subprocess.Popen([cluster.PROGRAM, *self.command, "--connect", self.dev.address], **pipes)
             cluster.wait_until(lambda: self.loam("index", "list", "--table", self.table, "--json").stdout,
-                               "the index is there")
+                               "the index is listed")
             done = act(process)
             go_on.touch()
             _, errors = holder.communicate(timeout=cluster.DEADLINE_S)
@@ -139,9 +141,9 @@ class UnfinishedTest(IndexCase):
             if done:
                 return
             self.good("index", "drop", self.index, "--yes")
-        raise AssertionError("the transaction was never held for long enough")
+        raise AssertionError("act() was too late in every attempt")
 
-    def test_interrupted(self):
+    def test_interrupted_build_continues(self):
         errors = []
 
         def interrupt(process):
@@ -150,7 +152,7 @@ class UnfinishedTest(IndexCase):
             return process.returncode == 130
 
         self.while_waiting(interrupt, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.assertIn(f"what is built of index {self.index} stays: the same command goes on with it", errors[-1])
+        self.assertIn(f"the unfinished index {self.index} stays: the same command continues the build", errors[-1])
         self.assertEqual(self.objects("index", "list", "--table", self.table)[0]["state"], "building")
         self.assertIn(f"index {self.index}: n:desc (building)", self.good("table", "describe", self.table))
         for arguments in (["get", self.table, "--index", self.index, 2], ["scan", self.table, "--index", self.index]):
@@ -160,7 +162,7 @@ class UnfinishedTest(IndexCase):
         self.good(*command)
         self.assertEqual(self.keys("scan", self.table, "--index", self.index, "--with-key"), [2, 1])
 
-    def test_killed_and_dropped(self):
+    def test_killed_build_can_be_dropped(self):
         def kill(process):
             process.kill()
             process.wait()
@@ -172,7 +174,7 @@ class UnfinishedTest(IndexCase):
         self.good(*self.command)
         self.assertEqual(self.keys("scan", self.table, "--index", self.index, "--with-key"), [3, 2, 1])
 
-    def test_progress_on_a_terminal(self):
+    def test_shows_progress_on_a_terminal(self):
         leader, follower = pty.openpty()
         shown = [b""]
 
@@ -195,12 +197,12 @@ class GetTest(IndexCase):
         super().setUp()
         self.load('key,carrier,delay,raw\n1,UA,10,a\n2,UA,NA,b\n3,B6,-70,c\n4,"",-3,d\n5,"a,b",10,e\n6,UA,10,f\n7,NA,5,g\n')
 
-    def test_by_some_or_all_fields(self):
+    def test_gets_by_some_or_all_fields(self):
         self.make("carrier,delay:desc")
         by_index = ("get", self.table, "--index", self.index)
         self.assertEqual(self.objects(*by_index, "UA", 10, "--fields", "raw,delay"),
                          [{"_key": 1, "raw": "a", "delay": 10}, {"_key": 6, "raw": "f", "delay": 10}])
-        self.assertEqual(self.keys(*by_index, "UA"), [1, 6, 2], "NULL comes last where great values come first")
+        self.assertEqual(self.keys(*by_index, "UA"), [1, 6, 2], "NULL comes last in descending order")
         self.assertEqual(self.keys(*by_index, "UA", "--null", "delay"), [2])
         self.assertEqual(self.keys(*by_index, "--null", "carrier"), [7])
         self.assertEqual(self.keys(*by_index, "B6", -70), [3])
@@ -212,7 +214,7 @@ class GetTest(IndexCase):
         self.good("delete", self.table, 6)
         self.assertEqual(self.keys(*by_index, "UA"), [3, 1, 2])
 
-    def test_errors(self):
+    def test_wrong_arguments_are_refused(self):
         self.make("carrier,delay")
         by_index = ("get", self.table, "--index", self.index)
         self.bad(1, *by_index, "XX", says=f"table {self.table} has no record with these values in index {self.index}")
@@ -220,7 +222,7 @@ class GetTest(IndexCase):
         self.bad(4, *by_index, "UA", 1, 2, says=f"index {self.index} has 2 fields (carrier,delay), not 3")
         self.bad(4, *by_index, says="give values of the index's first fields: carrier,delay")
         self.bad(4, *by_index, "--null", "delay", says="the index's first fields, each once: carrier,delay")
-        self.bad(2, "get", self.table, says="say the keys of the records, or --index")
+        self.bad(2, "get", self.table, says="give the keys of the records, or --index")
         self.bad(2, "get", self.table, 1, "--null", "delay", says="--null requires --index")
         self.bad(1, "get", self.table, "--index", "nothing", 1,
                  says=f"there is no index nothing; table {self.table} has {self.index}")
@@ -228,9 +230,9 @@ class GetTest(IndexCase):
         self.good("table", "create", other, "--field", "n:int64")
         self.bad(1, "get", other, "--index", self.index, 1, says=f"index {self.index} is of table {self.table}, not of")
         self.bad(1, "get", other, "--index", "nothing", 1,
-                 says=f"table {other} has none: `loam index create --help` tells how")
+                 says=f"table {other} has none: `loam index create --help` says how")
 
-    def test_unique(self):
+    def test_unique_index_refuses_duplicates(self):
         self.make("raw", "--unique")
         self.assertEqual(self.keys("get", self.table, "--index", self.index, "c"), [3])
         self.bad(1, "put", self.table, 9, "key=9", "raw=c", says=self.index)
@@ -239,13 +241,13 @@ class GetTest(IndexCase):
         result = self.loam("import", self.table, path, "--key", "key", "--on-error", "skip", "--json")
         self.assertEqual(result.returncode, 5, result.stderr)
         report = json.loads(result.stdout)
-        self.assertEqual((report["imported"], report["lines_left"]), (2, "3"))
+        self.assertEqual((report["imported"], report["lines_remaining"]), (2, "3"))
         self.assertIn(self.index, report["bad_rows"][0]["message"])
         self.assertEqual(self.keys("get", self.table, "--index", self.index, "y"), [12])
 
 
 class ScanTest(IndexCase):
-    def test_ranges(self):
+    def test_scans_ranges(self):
         self.load('key,carrier,delay\n1,UA,10\n2,UA,NA\n3,B6,70\n4,NA,-3\n5,"a,b",0\n6,UA,20\n7,B6,5\n')
         self.make("carrier,delay:desc")
         by_index = ("scan", self.table, "--index", self.index, "--with-key")
@@ -265,7 +267,7 @@ class ScanTest(IndexCase):
                 ([], ["--from", "b", "--to", "a"])):
             self.assertEqual(self.keys(*by_index, *arguments), expected, arguments)
 
-    def test_beginnings(self):
+    def test_scans_prefixes(self):
         self.load('key,line,name\n1,7,Ad\n2,7,Adam\n3,7,Äda\n4,7,NA\n5,8,Ada\n6,NA,Ada\n7,7,"a,b"\n8,7,""\n9,7,Ae\n')
         self.make("line,name:desc")
         by_index = ("scan", self.table, "--index", self.index, "--with-key")
@@ -286,7 +288,7 @@ class ScanTest(IndexCase):
         self.assertEqual(self.keys(*by_name, "--prefix", "Ada"), [5, 6, 2])
         self.assertEqual(self.keys(*by_name, "--prefix", ""), [8, 1, 5, 6, 2, 9, 7, 3], "all that are not NULL")
 
-    def test_beginnings_that_are_none(self):
+    def test_wrong_prefixes_are_refused(self):
         self.load("key,name,delay\n1,Ada,1\n")
         self.make("name,delay")
         by_index = ("scan", self.table, "--index", self.index)
@@ -297,7 +299,7 @@ class ScanTest(IndexCase):
         for other in ("--from", "--to"):
             self.bad(2, *by_index, "--prefix", "A", other, "B", says=f"{other} excludes --prefix")
 
-    def test_output(self):
+    def test_prints_every_format(self):
         self.load("key,carrier,delay\n1,UA,10\n2,B6,NA\n")
         self.make("carrier")
         by_index = ("scan", self.table, "--index", self.index)
@@ -308,8 +310,8 @@ class ScanTest(IndexCase):
                          "carrier  late\n-------  ----\nB6       NULL\nUA         10\n")
         self.assertEqual(self.objects(*by_index, "--select", "_key, carrier")[1], {"_key": 1, "carrier": "UA"})
 
-    def test_pages(self):
-        """More records than are asked for at once, most of them with one value."""
+    def test_scans_several_pages(self):
+        """The scan reads more records than a request returns. Most of them have the same value."""
         rows = [(i, 0 if i % 10 else i) for i in range(1, 12_001)]
         self.load("key,n\n" + "".join(f"{key},{n}\n" for key, n in rows))
         self.make("n")
@@ -321,8 +323,8 @@ class ScanTest(IndexCase):
             self.assertEqual(self.good(*by_index, "--limit", limit).splitlines()[1:], expected[:limit], limit)
         self.assertEqual(len(self.keys("get", self.table, "--index", self.index, 0)), 10_800)
 
-    def test_pages_of_a_beginning(self):
-        """The end that no page moves stays where it is."""
+    def test_scans_several_pages_of_a_prefix(self):
+        """The next page begins after the last record of a page. The other end of the range does not change."""
         rows = [(i, ("a", "b", "bc", "c")[i % 4]) for i in range(1, 6_001)]
         self.load("key,name\n" + "".join(f"{key},{name}\n" for key, name in rows))
         self.make("name")
@@ -332,13 +334,13 @@ class ScanTest(IndexCase):
         self.assertEqual(self.good(*by_index, "--reverse").splitlines()[1:], expected[::-1])
         self.assertEqual(self.good(*by_index, "--limit", 2_001).splitlines()[1:], expected[:2_001])
 
-    def test_what_does_not_go_together(self):
+    def test_conflicting_options_are_refused(self):
         self.create("n:int64")
         self.make("n")
         for option in (["--where", "n = 1"], ["--aggregate", "count(*)"], ["--group-by", "n"], ["--order-by", "n"],
                        ["--time-limit", "1s"], ["--stats"], ["--explain"]):
             self.bad(2, "scan", self.table, "--index", self.index, *option,
-                     says=f"{option[0]} does not go with --index, which reads a part of an index")
+                     says=f"{option[0]} cannot be combined with --index, which reads a part of an index")
         for option in (["--from", 1], ["--to", 1], ["--reverse"]):
             self.bad(2, "scan", self.table, *option, says=f"{option[0]} requires --index")
         self.bad(4, "scan", self.table, "--index", self.index, "--from", "x", says="--from: field n: 'x' is no value")

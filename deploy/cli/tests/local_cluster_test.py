@@ -1,4 +1,5 @@
-"""`loam cluster` and what looks after a cluster of processes: status, stats --watch, node list, node accept-loss."""
+"""Tests `loam cluster`, and the commands that administer a cluster of processes: status, stats --watch, node list and
+node accept-loss."""
 
 import fcntl
 import json
@@ -19,7 +20,7 @@ SERVERS = ("commit-manager", "node-1", "node-2")
 
 
 class LocalClusterTest(unittest.TestCase):
-    """A folder for each case; whatever runs there at its end is killed."""
+    """Each test has a cluster folder of its own. The processes that still run at the end of the test are killed."""
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="loam_cluster_"))
@@ -72,7 +73,7 @@ class LocalClusterTest(unittest.TestCase):
 
 
 class UpAndDownTest(LocalClusterTest):
-    def test_from_up_to_down(self):
+    def test_cluster_starts_and_stops(self):
         made = self.up()
         self.assertTrue(made["new"])
         self.assertEqual(made["started"], list(SERVERS))
@@ -97,7 +98,7 @@ class UpAndDownTest(LocalClusterTest):
         self.assertIn("was not running", self.good(self.cluster("down")))
         self.assertIn("serving at", (self.folder / "node-2.log").read_text())
 
-    def test_one_process_at_a_time(self):
+    def test_processes_stop_and_start_alone(self):
         self.up("--nodes", "1")
         self.good(self.loam("table", "create", "t", "--field", "n:int64"))
         self.good(self.loam("put", "t", 1, "n=5"))
@@ -109,15 +110,15 @@ class UpAndDownTest(LocalClusterTest):
         self.assertEqual(json.loads(self.good(self.loam("get", "t", 1, "--json")))["n"], 5)
         self.assertEqual(self.objects(self.loam("status", "--json"))[0]["manager"]["epoch"], 2)
 
-    def test_a_paused_process_is_shown_and_ended(self):
+    def test_paused_process_is_shown_and_ended(self):
         made = self.up("--nodes", "1")
         os.kill(made["processes"][1]["pid"], signal.SIGSTOP)
-        wait_until(lambda: self.states()["node-1"] == "paused", "it is seen paused")
+        wait_until(lambda: self.states()["node-1"] == "paused", "the status shows it paused")
         ended = self.objects(self.cluster("down", "--json"))
         self.assertEqual([(one["process"], one["killed"]) for one in ended],
                          [("node-1", False), ("commit-manager", False)])
 
-    def test_rates(self):
+    def test_stats_prints_rates(self):
         self.up("--nodes", "1")
         looks = self.objects(self.loam("stats", "--watch", "0.2", "--count", "2", "--json"))
         self.assertEqual(len(looks), 2)
@@ -147,7 +148,7 @@ class LossTest(LocalClusterTest):
         accepted = self.objects(self.loam("status", "--json"))[0]["manager"]["log_accepted"]
         inspected = self.objects(loam("log", "inspect", self.folder / "commit-manager.data", "--json"))[0]
         self.assertGreater(accepted, 0)
-        self.assertEqual((inspected["end"], inspected["tail"]), (accepted, "whole"))
+        self.assertEqual((inspected["end"], inspected["tail"]), (accepted, "clean"))
         self.assertIn("killed", self.good(self.cluster("stop", "node-2", "--kill")))
         self.assertEqual(self.states()["node-2"], "dead")
         self.bad(2, self.cluster("up", "--nodes", "3"), says="a part of the cluster still runs")
@@ -165,9 +166,9 @@ class LossTest(LocalClusterTest):
     def count(self):
         return self.objects(self.loam("scan", "t", "--aggregate", "count(*) as n", "--json"))[0]["n"]
 
-    def test_a_loss_is_accepted(self):
+    def test_accepting_a_loss_restores_service(self):
         self.crash_node_2()
-        self.bad(2, self.loam("node", "accept-loss", 2, stdin=""), says="say --yes to do it")
+        self.bad(2, self.loam("node", "accept-loss", 2, stdin=""), says="use --yes to confirm")
         self.bad(1, self.loam("node", "accept-loss", 1, "--yes"), says="storage node 1 is live: it has lost nothing")
         self.bad(1, self.loam("node", "accept-loss", 9, "--yes"), says="there is no storage node 9")
         self.bad(2, self.loam("node", "accept-loss", "two", "--yes"), says="two")
@@ -183,7 +184,7 @@ class LossTest(LocalClusterTest):
         self.bad(1, self.loam("scan", "t", "--index", "by_n"), says=again)
         self.bad(1, self.loam("index", "create", "by_n", "--table", "t", "--fields", "n"), says=again)
         left = self.count()
-        self.assertTrue(100 < left < 400, f"{left} of 500 records are left: those of node 1")
+        self.assertTrue(100 < left < 400, f"{left} of 500 records are left, of which node 1 had about half")
         rows = "key,n\n" + "".join(f"{i},{i}\n" for i in range(500, 1000))
         self.good(self.loam("import", "t", "-", "--key", "key", stdin=rows))
         self.assertEqual(self.count(), left + 500)
@@ -203,11 +204,11 @@ class LossTest(LocalClusterTest):
         os.close(leader)
         return process.returncode, output, errors
 
-    def test_a_terminal_is_asked(self):
+    def test_accepting_a_loss_asks_on_a_terminal(self):
         self.crash_node_2()
         code, _, errors = self.answer_on_a_terminal("yes")
         self.assertEqual(code, 1, errors)
-        self.assertIn("the records of its 512 shards are gone for good", errors)
+        self.assertIn("the records of its 512 shards are lost permanently", errors)
         self.assertIn("nothing was accepted", errors)
         self.assertEqual(self.node_states(), ["live", "lost"])
         code, output, errors = self.answer_on_a_terminal("2")
@@ -217,7 +218,7 @@ class LossTest(LocalClusterTest):
 
 
 class ErrorsTest(LocalClusterTest):
-    def test_nothing_there(self):
+    def test_missing_cluster_is_an_error(self):
         for arguments in (["status"], ["down"], ["stop", "node-1"], ["start", "node-1"]):
             self.bad(1, self.cluster(*arguments), says="there is no cluster in")
         with cluster.refusing_port() as port:
@@ -226,16 +227,16 @@ class ErrorsTest(LocalClusterTest):
                 self.bad(3, self.loam(*arguments), says="cannot connect to")
             self.bad(3, self.loam("status", "--admin", f"127.0.0.1:{port}"), says="does not answer")
 
-    def test_wrong_settings(self):
+    def test_wrong_settings_are_refused(self):
         self.bad(2, self.cluster("up", "--nodes", 0), says="--nodes")
         self.bad(2, self.cluster("up", "--nodes", 10), says="--nodes")
         self.bad(2, self.cluster("up", "--free-ports", "--memory", "lots"), says="--memory: expected a size such as 64MiB")
         self.bad(2, self.cluster("up", "--free-ports", "--node-option", "x"), says="write field=value")
-        self.bad(7, self.cluster("up", "--free-ports", "--memory", "900TiB"), says="take more than")
+        self.bad(7, self.cluster("up", "--free-ports", "--memory", "900TiB"), says="need more than")
         (self.directory / "file").write_text("")
         self.bad(7, loam("cluster", "up", "--dir", self.directory / "file"), says="cannot write")
 
-    def test_a_process_that_dies_at_its_start(self):
+    def test_process_that_dies_at_its_start_is_reported(self):
         result = self.cluster("up", "--free-ports", "--memory", "64MiB", "--manager-option", "nonsense=1")
         self.bad(7, result, says="commit-manager ended at its start")
         self.assertIn("there is no option 'nonsense'", result.stderr)
@@ -246,12 +247,12 @@ class ErrorsTest(LocalClusterTest):
         self.assertIn("node-1 ended at its start", error["message"])
         self.assertEqual(self.states(), dict.fromkeys(SERVERS, "down"))
 
-    def test_ports_in_use(self):
+    def test_ports_in_use_are_reported(self):
         try:
             taken = socket.create_server(("127.0.0.1", 7400))
             self.addCleanup(taken.close)
         except OSError:
-            pass  # somebody else has it: as good
+            pass  # another program uses the port, which is as good
         self.bad(7, self.cluster("up", "--memory", "64MiB"), says="of 127.0.0.1 is in use")
         made = self.up("--nodes", "1")
         self.good(self.cluster("stop", "node-1"))
@@ -259,21 +260,21 @@ class ErrorsTest(LocalClusterTest):
         with socket.create_server(("127.0.0.1", port)):
             self.bad(7, self.cluster("start", "node-1"), says=f"tcp://127.0.0.1:{port} is in use")
 
-    def test_a_program_is_missing(self):
+    def test_missing_program_is_reported(self):
         alone = self.directory / "loam"
         shutil.copy(cluster.PROGRAM, alone)
         result = subprocess.run([alone, "cluster", "up", "--free-ports", "--memory", "64MiB", "--dir", self.folder],
                                 capture_output=True, text=True, env={"PATH": ""}, timeout=cluster.DEADLINE_S, check=False)
         self.bad(7, result, says="the program loam-commit-manager is missing")
 
-    def test_two_at_once(self):
+    def test_concurrent_commands_are_refused(self):
         self.up("--nodes", "1")
         with open(self.folder / "lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.bad(1, self.cluster("down"), says="another `loam cluster` is at work")
             self.assertEqual(self.states(), {"commit-manager": "ready", "node-1": "ready"})
 
-    def test_damage(self):
+    def test_damaged_folder_is_reported(self):
         self.folder.mkdir()
         (self.folder / "cluster.json").write_text("{")
         self.bad(1, self.cluster("status"), says="cluster.json is damaged")

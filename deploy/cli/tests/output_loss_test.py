@@ -1,4 +1,4 @@
-"""Output that cannot be written: every subcommand says so and does not end with 0."""
+"""Tests `loam` when its output cannot be written: every subcommand reports this and does not end with exit code 0."""
 
 import json
 import os
@@ -17,7 +17,8 @@ GONE = "the standard output cannot be written: Broken pipe (EPIPE)"
 
 
 def subcommands():
-    """Paths of all subcommands, from the completion script, which is made from the parser."""
+    """Returns the paths of all subcommands. They come from the completion script, which is generated from the
+    parser."""
     script = loam("completion", "bash").stdout
     return [tuple(path.split()) for path in re.findall(r'^    "((?: [\w-]+)+)"\) words=', script, re.MULTILINE)]
 
@@ -28,7 +29,7 @@ def leaves():
 
 
 def run_into(path, *arguments, stream="stdout", env=None):
-    """Runs the program with one of its streams going into a file."""
+    """Runs `loam` with one of its streams redirected to a file."""
     with open(path, "wb") as file:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: file}
         return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, text=True, env=env,
@@ -36,12 +37,12 @@ def run_into(path, *arguments, stream="stdout", env=None):
 
 
 def run_closed(fd, *arguments, env=None):
-    """Runs the program without one of its descriptors."""
+    """Runs `loam` with one of its descriptors closed."""
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=env,
                           preexec_fn=lambda: os.close(fd), timeout=cluster.DEADLINE_S, check=False)
 
 
-# Subcommands that are run against a `loam dev`, and what they are given. TABLE holds records, INDEX is one of its.
+# Subcommands that run with a `loam dev`, and their arguments. TABLE is a table with records, and INDEX an index of it.
 COMMANDS = {
     ("dev",): ["--free-ports", "--memory", "64MiB", "--page-size", "1MiB"],
     ("table", "create"): ["TABLE", "--field", "a:int32", "--field", "t:text?"],
@@ -65,7 +66,7 @@ COMMANDS = {
     ("completion",): ["bash"],
     ("version",): [],
 }
-# Run in an order of their own, by ClusterOutputTest.
+# Subcommands that ClusterOutputTest runs in another order.
 CLUSTER = {("cluster", "up"), ("cluster", "down"), ("cluster", "status"), ("cluster", "start"), ("cluster", "stop"),
            ("node", "accept-loss"), ("log", "inspect")}
 
@@ -79,7 +80,8 @@ class OutputLossTest(ClusterTest):
         self.env = {**os.environ, "LOAM_CONNECT": self.dev.address, "LOAM_DATA": str(SAMPLE.parent)}
 
     def prepared(self, words, number):
-        """The words with names of this run, with the tables and records that they read or drop."""
+        """Replaces the capital words by names of this run, and creates the tables and indexes that the command drops.
+        Returns the arguments."""
         if "DROPPED" in words:
             self.good("table", "create", f"dropped{number}", "--field", "a:int32")
         if "DROPPED_INDEX" in words:
@@ -95,7 +97,7 @@ class OutputLossTest(ClusterTest):
         message = json.loads(lines[-1])["error"]["message"] if as_json else lines[-1].removeprefix("loam: ")
         self.assertEqual(message, says, result.args)
 
-    def test_every_subcommand(self):
+    def test_every_subcommand_reports_lost_output(self):
         self.assertEqual(set(COMMANDS) | CLUSTER, leaves())
         number = 0
         for path, words in COMMANDS.items():
@@ -112,29 +114,29 @@ class OutputLossTest(ClusterTest):
                         self.good("put", self.table, 2, "a=1")
                     arguments = [*path, *self.prepared(words, number), *([option] if option else [])]
                     self.lost(run(*arguments), says, option == "--json")
-        self.assertEqual(self.count(), 1, "no row has reached a socket of the cluster")
+        self.assertEqual(self.count(), 1, "no output was sent to a socket of the cluster")
 
-    def test_every_help_text(self):
+    def test_every_help_text_reports_lost_output(self):
         for path in [(), *subcommands(), ("demo-client",)]:
             self.lost(run_into("/dev/full", *path, "--help"), FULL, False)
 
-    def test_what_goes_to_standard_error(self):
+    def test_lost_standard_error_is_a_failure(self):
         for words in (["scan", self.table, "--stats"], ["get", self.table, "99"]):
             self.assertNotEqual(run_into("/dev/full", *words, stream="stderr", env=self.env).returncode, 0, words)
             self.assertNotEqual(run_closed(2, *words, env=self.env).returncode, 0, words)
 
-    def test_nothing_is_lost_where_nothing_is_printed(self):
+    def test_closed_standard_error_is_harmless_without_messages(self):
         result = run_closed(2, "scan", self.table, "--csv", env=self.env)
         self.assertEqual((result.returncode, result.stdout), (0, "a,t\n1,x\n1,x\n"))
 
-    def test_without_standard_input(self):
+    def test_closed_standard_input_stops_only_its_readers(self):
         result = run_closed(0, "import", self.table, "-", env=self.env)
         self.assertEqual(result.returncode, 4, result.stderr)
         self.good("scan", self.table)
         result = run_closed(0, "table", "drop", self.table, env=self.env)
         self.assertEqual(result.returncode, 2, result.stderr)
 
-    def test_a_reader_that_is_gone_ends_a_long_output(self):
+    def test_closed_pipe_ends_a_long_output(self):
         reading, writing = os.pipe()
         os.close(reading)
         for words in (["stats", "--watch", "0.1"], ["stats", "--watch", "0.1", "--json"], ["scan", self.table]):
@@ -148,13 +150,13 @@ class OutputLossTest(ClusterTest):
 class ClusterOutputTest(ClusterTest):
     @classmethod
     def setUpClass(cls):
-        pass  # a cluster of processes instead of a `loam dev`
+        pass  # the test starts a cluster of processes instead of `loam dev`
 
     @classmethod
     def tearDownClass(cls):
         pass
 
-    def test_a_cluster_of_processes(self):
+    def test_cluster_commands_report_lost_output(self):
         env = {**os.environ, "LOAM_DIR": self.directory.name}
         self.addCleanup(lambda: subprocess.run([PROGRAM, "cluster", "down"], env=env, capture_output=True,
                                                timeout=cluster.DEADLINE_S, check=False))
@@ -176,7 +178,7 @@ class ClusterOutputTest(ClusterTest):
 
 
 class DescriptorLimitTest(unittest.TestCase):
-    def test_servers_say_that_the_limit_on_open_files_is_too_low(self):
+    def test_low_limit_on_open_files_is_reported(self):
         for words, code in ((["dev", "--free-ports", "--memory", "64MiB"], 7), (["status", "--admin", "127.0.0.1:1"], 1)):
             result = subprocess.run(
                 [PROGRAM, *words], capture_output=True, text=True, timeout=cluster.DEADLINE_S, check=False,

@@ -1,4 +1,4 @@
-// gRPC administration of a storage node.
+// The gRPC administration of a storage node.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,19 @@
 
 namespace loam::storage {
 
-/// Role: answers NodeAdmin (proto/loam/storage/admin.proto) from the node's statistics, and the standard health
-/// service. Owner: the node. Threads: gRPC's own, which call `statistics` and `health`, several at one time, and one
-/// that looks every kHealthCheck whether the node is `serving`: a lease ends by itself.
+/// Serves NodeAdmin (proto/loam/storage/admin.proto) and the standard gRPC health service of a storage node.
+///
+/// Role: answers with the statistics of the storage node. Owner: the storage node. Threads: the threads of gRPC call
+/// `statistics` and `health`, several at the same time. A thread of its own calls `serving` every kHealthCheck and
+/// updates the health service; it polls because a lease runs out without an event.
 class AdminServer {
  public:
+  /// Time between two calls of `serving`.
   static constexpr std::chrono::milliseconds kHealthCheck{50};
 
-  /// Listens on "host:port"; port 0 takes a free one. `health` gives the first members of the statistics, and never
-  /// waits for a call of `statistics`. kUnavailable if the port is in use.
+  /// Listens on "host:port"; with port 0 the system chooses a free port. `health` returns statistics of which only the
+  /// members about identity and service are set, and must not wait for a call of `statistics`. kUnavailable: the port
+  /// is in use.
   static Result<std::unique_ptr<AdminServer>> start(const std::string& address,
                                                     std::function<NodeStatistics()> statistics,
                                                     std::function<NodeStatistics()> health,
@@ -29,7 +33,7 @@ class AdminServer {
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
 
-  /// With the port that was taken.
+  /// Returns "host:port" with the port that the server listens on.
   const std::string& address() const;
 
  private:

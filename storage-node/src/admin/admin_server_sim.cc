@@ -1,4 +1,4 @@
-// The administration of nodes in the simulator: there is none.
+// The AdminServer of the simulator, which refuses to start: a simulated storage node has no administration.
 #include "storage-node/src/admin/admin_server.h"
 
 namespace loam::storage {
@@ -7,11 +7,10 @@ struct AdminServer::Impl {
   std::string address;
 };
 
-// NOLINTBEGIN(performance-unnecessary-value-param): as the real one takes them
+// NOLINTBEGIN(performance-unnecessary-value-param): the signature of the real AdminServer
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, std::function<NodeStatistics()>,
                                                         std::function<NodeStatistics()>, std::function<bool()>) {
-  return Status(StatusCode::kInvalidArgument,
-                "nothing is administered in the simulator, not at " + address + " either");
+  return Status(StatusCode::kInvalidArgument, "the simulator has no administration, so none can start at " + address);
 }
 // NOLINTEND(performance-unnecessary-value-param)
 

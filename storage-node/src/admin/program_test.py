@@ -1,4 +1,4 @@
-"""loam-storage-node as operators meet it: options, signals, a commit manager that is not there."""
+"""Tests the program loam-storage-node: options, signals, an absent commit manager, cores, and replacement."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, "common/program")
-import server_frame as frame  # noqa: E402
+import server_program_checks as frame  # noqa: E402
 
 NODE, MANAGER = sys.argv[1:3]
 SMALL = ["--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "64MiB", "--page", "1MiB"]
@@ -27,30 +27,31 @@ def check_ranges():
 
 
 def check_without_manager():
-    nobody = ["--manager", "tcp://127.0.0.1:1"]
-    frame.expect_refused(NODE, [*SMALL, *nobody, "--register-timeout", "200ms"], frame.FAILED, "could not start")
-    waiting = subprocess.Popen([NODE, *SMALL, *nobody, "--register-timeout", "1h"],
+    absent = ["--manager", "tcp://127.0.0.1:1"]
+    frame.expect_refused(NODE, [*SMALL, *absent, "--register-timeout", "200ms"], frame.FAILED, "could not start")
+    waiting = subprocess.Popen([NODE, *SMALL, *absent, "--register-timeout", "1h"],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        frame.expect("listen=" in waiting.stdout.readline(), "it has begun to start")
+        frame.expect("listen=" in waiting.stdout.readline(), "it logs its options at the start")
         begun = time.monotonic()
         waiting.send_signal(signal.SIGTERM)
         waiting.communicate(timeout=frame.DEADLINE_S)
-        frame.expect(waiting.returncode == frame.STOPPED, f"a start can be stopped: {waiting.returncode}")
-        frame.expect(time.monotonic() - begun < 10, "and at once")
+        frame.expect(waiting.returncode == frame.STOPPED, f"SIGTERM ends the start: {waiting.returncode}")
+        frame.expect(time.monotonic() - begun < 10, "SIGTERM ends the start at once")
     finally:
         waiting.kill()
         waiting.wait()
 
 
 def threads_of(node):
-    """name → its folder in /proc"""
+    """Returns the folder in /proc of each thread by the thread's name."""
     tasks = pathlib.Path(f"/proc/{node.process.pid}/task").iterdir()
     return {(task / "comm").read_text().strip(): task for task in tasks}
 
 
 def expect_cores(node, thread, cores):
-    """A thread names and binds itself when it begins, which may be after the server has said that it is ready."""
+    """Waits until the thread runs on these cores. A thread binds itself when it starts, which may be after the server
+    is ready. Returns the folder of the thread in /proc."""
     begun = time.monotonic()
     while (task := threads_of(node).get(thread)) is None or os.sched_getaffinity(int(task.name)) != cores:
         frame.expect(time.monotonic() - begun < frame.DEADLINE_S, f"{thread} runs on {cores}: {threads_of(node)}")
@@ -59,7 +60,7 @@ def expect_cores(node, thread, cores):
 
 
 def check_network_threads(manager):
-    """They run on the cores that they were given, and do not sleep if they shall not."""
+    """Network threads run on the cores of --network-cores, and do not sleep with --never-sleep."""
     cores = sorted(os.sched_getaffinity(0))
     listed = ",".join(map(str, cores[:2]))
     place = [*SMALL, "--manager", manager.address, "--network-threads", "3", "--network-cores", listed, "--never-sleep"]
@@ -67,7 +68,8 @@ def check_network_threads(manager):
         for i in range(3):
             task = expect_cores(node, f"loam-net-{i}", {cores[:2][i % len(cores[:2])]})
         expect_cores(node, "loam-control", set(cores))
-        # Not by processor time: beside other programs a thread that gives way in every round gets little of it.
+        # The test does not measure processor time, because a thread that yields in every round gets little of it if
+        # other programs run.
         states = []
         while len(states) < 100:
             states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
@@ -77,13 +79,13 @@ def check_network_threads(manager):
 
 
 def check_replaced(manager):
-    """Whoever is started anew at a node's address takes its place, and the process that had it ends."""
+    """A new process at the address of a node replaces it, and the older process ends."""
     place = [*SMALL, "--manager", manager.address, "--advertise", "tcp://127.0.0.1:7"]
     with frame.Server(NODE, *place) as first:
         with frame.Server(NODE, *place) as second:
-            frame.expect(first.wait() == frame.LOST_PLACE, f"a node that was replaced ends with 3: {first.lines}")
-            frame.expect(any("ending: kFenced" in line for line in first.lines), f"and says why: {first.lines}")
-            frame.expect(second.end() == frame.STOPPED, "the other one goes on")
+            frame.expect(first.wait() == frame.CANNOT_CONTINUE, f"a node that was replaced ends with 3: {first.lines}")
+            frame.expect(any("ending: kFenced" in line for line in first.lines), f"it logs why: {first.lines}")
+            frame.expect(second.end() == frame.STOPPED, "the new process stays in service")
 
 
 def main():

@@ -15,9 +15,9 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/compact/explore_fixture.h"
-#include "storage-node/src/compact/thesis_order.h"
 #include "storage-node/src/scan/block.h"
+#include "storage-node/testing/explore_fixture.h"
+#include "storage-node/testing/thesis_order.h"
 
 namespace loam::storage {
 namespace {
@@ -163,7 +163,7 @@ class Scenario {
       upper.snapshot = world_.manager().now_seeing(lower.id);
       attempts_[kKey].insert(upper.id.value);
       const StatusCode over = write(Op::kUpdate, upper);
-      ex_.check(over == StatusCode::kOk || over == no_room(Reserve::kWrite),
+      ex_.check(over == StatusCode::kOk || over == no_space_code(Reserve::kWrite),
                 "a write over a version that it sees failed");
       const EpochGuard guard(world_.epochs(thread));
       if (over == StatusCode::kOk) {
@@ -178,7 +178,7 @@ class Scenario {
   }
   void check_outcome(Op op, uint64_t key, const Transaction& t, bool there, StatusCode code) {
     // The fixture held all memory for a moment.
-    if (code == no_room(op == Op::kRemove ? Reserve::kRemove : Reserve::kWrite)) return;
+    if (code == no_space_code(op == Op::kRemove ? Reserve::kRemove : Reserve::kWrite)) return;
     if (code == StatusCode::kConflict) {
       const bool cause = std::ranges::any_of(
           attempts_[key], [&](uint64_t id) { return id != t.id.value && !t.snapshot.visible(Version(id)); });
@@ -220,7 +220,7 @@ class Scenario {
         scan_columns(*pages[i], snapshot, see);
       } else {
         pages[i]->for_each([&](const Entry& entry) {
-          if (!judge(entry).visible(snapshot, entry.valid_from) || entry.tombstone()) return;
+          if (!lifetime_of(entry).visible(snapshot, entry.valid_from) || entry.tombstone()) return;
           see(entry, ExploreRow::of(entry.row()));
         });
       }
@@ -353,7 +353,7 @@ TEST(ChainExploreTest, EveryTripleWithTheCompactorBesides) {
   // The rare paths were walked.
   EXPECT_GT(explore_totals.moved, before.moved);
   EXPECT_GT(explore_totals.freed, before.freed);
-  EXPECT_GT(explore_totals.lost_races, before.lost_races);
+  EXPECT_GT(explore_totals.discarded_entries, before.discarded_entries);
   EXPECT_GT(explore_totals.helped, before.helped);
   EXPECT_GT(explore_totals.versions, before.versions);
   EXPECT_GT(explore_totals.tombstones, before.tombstones);

@@ -61,7 +61,7 @@ bool TableCompactor::far_gets(const TableCounters& counters, size_t pages) {
 }
 
 bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages, bool far, double hurry) {
-  const uint64_t changes = counters.writes + counters.reverts + counters.lost_races;
+  const uint64_t changes = counters.writes + counters.reverts + counters.discarded_entries;
   // A refused write may have sealed a page, and is a reason to hurry.
   const bool refused = counters.no_space != no_space_seen_;
   const bool room = wants_room_ && statistics_.pages_freed != freed_seen_;
@@ -145,7 +145,7 @@ bool TableCompactor::columns_wanted() {
 
 /// Row pages in which nothing was superseded for a while.
 bool TableCompactor::choose_cold() {
-  const bool at_once = Env::rare("node.compact.cold");
+  const bool at_once = Env::buggify("node.compact.cold");
   if (!columns_wanted() || (turn_ < next_cold_turn_ && !at_once)) return false;
   const size_t most = options_.max_sources * table_->log().pool().page_size();
   size_t bytes = 0;

@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 
 #include "common/schema/projection.h"
-#include "common/schema/random_schema.h"
+#include "common/testing/random_schema.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/log/columns.h"
-#include "storage-node/src/version/table_fixture.h"
+#include "storage-node/testing/table_fixture.h"
 
 namespace loam::storage {
 namespace {

@@ -81,7 +81,7 @@ bool Compactor::free_memory() {
 /// How short memory is: 0 up to the fill at which it matters, 1 where no room is left for the largest job.
 double Compactor::hurry() const {
   const double fill = pool_.fill();
-  if (fill <= options_.pressure_fill) return Env::rare("node.compact.pressure") ? 1 : 0;
+  if (fill <= options_.pressure_fill) return Env::buggify("node.compact.pressure") ? 1 : 0;
   const auto room = static_cast<double>(pool_.free_pages(Reserve::kWrite));
   const auto job = static_cast<double>(options_.max_sources);
   if (room <= job) return 1;

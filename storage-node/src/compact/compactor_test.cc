@@ -8,7 +8,7 @@
 
 #include "storage-node/src/compact/table_compactor.h"
 #include "storage-node/src/version/chain.h"
-#include "storage-node/src/version/table_fixture.h"
+#include "storage-node/testing/table_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -260,7 +260,7 @@ TEST_F(CompactorTest, APinnedPageAndWhatItLeadsToStay) {
   for (size_t i = 0; i < pinned.size(); ++i) {
     pinned[i]->for_each([&](const Entry& entry) {
       moved += entry.load_link().state == EntryState::kMoved;
-      if (!judge(entry).visible(snapshot, entry.valid_from)) return;
+      if (!lifetime_of(entry).visible(snapshot, entry.valid_from)) return;
       ++rows;
       EXPECT_EQ(as_text(entry.row()), "first");
     });

@@ -9,11 +9,11 @@
 
 #include <gtest/gtest.h>
 
-#include "common/schema/random_schema.h"
 #include "common/testing/random.h"
+#include "common/testing/random_schema.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/version/batch.h"
-#include "storage-node/src/version/table_fixture.h"
+#include "storage-node/testing/table_fixture.h"
 
 namespace loam::storage {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/compact/explore_fixture.h"
+#include "storage-node/testing/explore_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -114,7 +114,7 @@ class Scenario {
     std::map<uint64_t, std::vector<uint64_t>> found;
     for (size_t i = 0; i < pages.size(); ++i) {
       pages[i]->for_each([&](const Entry& entry) {
-        if (judge(entry).newest()) found[entry.key].push_back(entry.valid_from);
+        if (lifetime_of(entry).newest()) found[entry.key].push_back(entry.valid_from);
       });
       pages.unpin(i);
     }
@@ -226,7 +226,7 @@ TEST(PlainExploreTest, EveryTripleWithTheCompactorBesides) {
   // The rare paths were walked.
   EXPECT_GT(explore_totals.moved, before.moved);
   EXPECT_GT(explore_totals.freed, before.freed);
-  EXPECT_GT(explore_totals.lost_races, before.lost_races);
+  EXPECT_GT(explore_totals.discarded_entries, before.discarded_entries);
   EXPECT_GT(explore_totals.helped, before.helped);
   EXPECT_GT(explore_totals.migrations, before.migrations);
 }

@@ -9,7 +9,7 @@
 
 #include "common/testing/random.h"
 #include "storage-node/src/compact/table_compactor.h"
-#include "storage-node/src/version/table_fixture.h"
+#include "storage-node/testing/table_fixture.h"
 
 namespace loam::storage {
 namespace {

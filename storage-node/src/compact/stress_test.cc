@@ -13,10 +13,10 @@
 
 #include <gtest/gtest.h>
 
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 #include "common/testing/random.h"
 #include "storage-node/src/compact/compactor.h"
-#include "storage-node/src/version/table_fixture.h"
+#include "storage-node/testing/table_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -57,7 +57,7 @@ std::shared_ptr<const Schema> account_schema() {
 /// Repeats an operation that found no room until the compactor has made some.
 template <class F>
 WriteOutcome with_room(EpochThread& epochs, F&& write) {
-  const auto deadline = std::chrono::steady_clock::now() + testing::kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + testing::kTestTimeout;
   for (;;) {
     {
       const EpochGuard guard(epochs);
@@ -206,7 +206,7 @@ TEST_P(StressOfTransfers, NoMoneyIsLost) {
       uint64_t accounts = 0;
       for (size_t i = 0; i < pages.size(); ++i) {
         pages[i]->for_each([&](const Entry& entry) {
-          if (!judge(entry).visible(snapshot, entry.valid_from)) return;
+          if (!lifetime_of(entry).visible(snapshot, entry.valid_from)) return;
           const std::string row = copy_of_row(entry);
           const Account account(as_bytes(row));
           EXPECT_TRUE(account.whole(entry.key, entry.valid_from));

@@ -105,7 +105,7 @@ const Entry* TableCompactor::fetch_chains(Entry* entry, const Entry* end, size_t
     ++count;
   }
   statistics_.entries_fetched += left - most;
-  for (size_t i = 0; i < count; ++i) index.look(keys[i], hashes[i], true);
+  for (size_t i = 0; i < count; ++i) index.find_candidate(keys[i], hashes[i], true);
   return entry;
 }
 
@@ -151,7 +151,7 @@ bool TableCompactor::step(ThreadContext& thread, size_t budget) {
       const EpochGuard guard(thread.epochs());
       const auto verify = [&](const Entry& entry) {
         if (entry.load_link().live()) return;  // dropped
-        Chain(table_->index(), thread, Key(entry.key)).mend(horizon_);
+        Chain(table_->index(), thread, Key(entry.key)).repair(horizon_);
       };
       if (for_each_entry(budget, verify)) publish(thread);
       return true;
@@ -212,7 +212,7 @@ bool TableCompactor::for_columns(const Entry& entry, const Link& link, size_t ro
 bool TableCompactor::enough_for_columns() const {
   size_t rows = 0;
   for (const Source& source : sources_) rows += source.for_columns;
-  return rows >= options_.min_column_rows || (rows > 0 && Env::rare("node.compact.few_columns"));
+  return rows >= options_.min_column_rows || (rows > 0 && Env::buggify("node.compact.few_columns"));
 }
 
 void TableCompactor::plan() {
@@ -324,7 +324,7 @@ Entry* TableCompactor::copy(ThreadContext& thread, const Entry& entry, Link link
 
 /// Kills what is garbage in the entry's chain, and the entry if it is, also where no chain leads to it any more.
 void TableCompactor::collect(Chain& chain, Entry& entry) {
-  Chain::Collected collected;
+  Chain::CollectResult collected;
   chain.collect(horizon_, publication_.get(), &collected);
   for (Link link = entry.load_link(); link.live() && garbage(entry, link); link = entry.load_link()) {
     if (Chain::kill_collected(&entry, link, horizon_)) collected.add(entry, horizon_);
@@ -393,7 +393,7 @@ bool TableCompactor::copy_and_freeze(ThreadContext& thread, Entry& entry, bool t
   // What was found before still leads here, or to what has come above since; only a key that was absent may be there
   // now.
   if (!chain.cursor().found()) chain.refresh();
-  chain.mend(horizon_);
+  chain.repair(horizon_);
   return true;
 }
 

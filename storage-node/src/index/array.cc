@@ -1,3 +1,4 @@
+// Allocation, probe walks and counts of one array.
 #include "storage-node/src/index/array.h"
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 namespace loam::storage::index_detail {
 namespace {
 
-/// See Array: at least log2(kNear) bits of the home are in the tag (all four of the smallest array), at least 7 lower.
+/// Array::tag_skip for a home of `home_bits` bits. The tag then contains log2(kNear) bits of the home at least (all
+/// four bits in the smallest array), and 7 lower bits at least.
 unsigned tag_skip_of(unsigned home_bits) {
   constexpr unsigned kNearBits = std::countr_zero(Array::kNear);
   constexpr unsigned kSizesAlike = 8;
@@ -22,7 +24,8 @@ Array* Array::create(PagePool& pool, size_t capacity, Reserve reserve) {
   const size_t segment_bytes = std::clamp(capacity * sizeof(Slot), PagePool::kMinBlockBytes, pool.page_size());
   const size_t segment_slots = std::min(capacity, segment_bytes / sizeof(Slot));
   const size_t segments = capacity / segment_slots;
-  // Promptly, and without dirtying pages for nothing, if there is no room for all.
+  // Refuses at once if the pool lacks pages. Otherwise the pool would have to zero again the pages that a failed
+  // attempt has taken.
   if (segment_bytes == pool.page_size() && pool.free_pages(reserve) < segments) return nullptr;
   const size_t marks = (capacity / kChunk + 63) / 64;
   void* const memory = ::operator new(sizeof(Array) + segments * sizeof(Slot*) + std::max(marks, size_t{1}) * 8,
@@ -66,17 +69,18 @@ Probe Array::probe(Key key, uint64_t hash, size_t from) const {
   Probe result;
   for (size_t distance = from; distance < capacity; ++distance) {
     Slot& s = slot(start, distance);
-    // Acquire: pairs with the swap that put the word here; the entry's bytes, the next array, and for a DELETED that an
-    // erase follows MOVED_FULL (I4) are visible.
+    // Acquire: pairs with the swap that wrote the word. The bytes of the entry and the next array are visible. After a
+    // DELETED, the MOVED_FULL that preceded the erase is visible too (I4).
     const SlotWord word{s.load(std::memory_order_acquire)};
     if (word.is_pointer()) {
-      if (word.tag() != key_tag || word.entry()->key != key.value) continue;
+      if (word.tag() != key_tag || word.entry()->key != key.value) continue;  // reads the entry only if the tags agree
     } else if (word == SlotWord::moved_full()) {
       result.passed_moved = true;
       continue;
     } else if (word == SlotWord::deleted()) {
       continue;
     }
+    // The key, EMPTY or MOVED_EMPTY: the end of the path.
     result.passed_moved |= word == SlotWord::moved_empty();
     result.slot = &s;
     result.word = word;
@@ -88,21 +92,23 @@ Probe Array::probe(Key key, uint64_t hash, size_t from) const {
 
 uint64_t Array::inserted() const {
   uint64_t sum = 0;
-  // Relaxed: a count that may be stale is checked again a few inserts later.
+  // Relaxed: the sum may be stale, and a later insert checks it again.
   for (const Stripe& stripe : stripes) sum += stripe.inserted.load(std::memory_order_relaxed);
   return sum;
 }
 
 uint64_t Array::used() const {
-  return inserted() + copied_in.load(std::memory_order_relaxed);  // as in inserted()
+  return inserted() + copied_in.load(std::memory_order_relaxed);  // relaxed: as in inserted()
 }
 
 uint64_t Array::keys() const {
-  // Acquire: the next array's fields are visible.
+  // Keys leave this array by an erase or by a copy into the next array.
+  // Acquire: the fields of the next array are visible.
   const Array* const to = next.load(std::memory_order_acquire);
   uint64_t gone = to == nullptr ? 0 : to->copied_in.load(std::memory_order_relaxed);  // relaxed: as in inserted()
   for (const Stripe& stripe : stripes) gone += stripe.erased.load(std::memory_order_relaxed);
   const uint64_t come = used();
+  // While writers run, the two sums stem from different moments, so the difference could be negative.
   return come > gone ? come - gone : 0;
 }
 

@@ -1,3 +1,4 @@
+// Lookups and changes of the hash index. hash_index.h has the protocol, migration.cc the migration.
 #include "storage-node/src/index/hash_index.h"
 
 #include <algorithm>
@@ -14,8 +15,8 @@ using index_detail::Probe;
 
 namespace {
 
-/// Slots from the home to those of a second line that is fetched with it. A walk to an EMPTY slot passes 5 slots on
-/// average and 13 in an array about to grow, so it often ends in the next line.
+/// Distance from the home slot to a slot of the second cache line that a write prefetches. A walk to an EMPTY slot
+/// passes 5 slots on average, and 13 in an array that is about to grow. So it often ends in the next line.
 constexpr size_t kWalkAhead = 5;
 
 }  // namespace
@@ -41,7 +42,7 @@ HashIndex::HashIndex(PagePool& pool, const HashIndexOptions& options, Array* fir
       current_(first) {}
 
 HashIndex::~HashIndex() {
-  // Relaxed: nobody else is left.
+  // Relaxed: no other thread is left.
   for (Array* array = current_.load(std::memory_order_relaxed); array != nullptr;) {
     Array* const next = array->next.load(std::memory_order_relaxed);
     Array::destroy(array, &pool_);
@@ -50,7 +51,7 @@ HashIndex::~HashIndex() {
 }
 
 uint64_t HashIndex::hash(Key key) {
-  // The avalanche of xxHash64: every bit of the key reaches the highest and the lowest bits.
+  // The final mixing of xxHash64: every bit of the key changes the highest and the lowest bits.
   uint64_t x = key.value;
   x = (x ^ (x >> 33)) * 0xc2b2ae3d27d4eb4fu;
   x = (x ^ (x >> 29)) * 0x165667b19e3779f9u;
@@ -59,25 +60,28 @@ uint64_t HashIndex::hash(Key key) {
 
 Cursor HashIndex::find_from(const Array* array, Key key, uint64_t hash) const {
   Cursor cursor{.key = key, .hash = hash};
-  for (bool sealed = true; array != nullptr;) {  // sealed: the key's path in every array before (I5)
+  for (bool sealed = true; array != nullptr;) {  // `sealed`: the key's path is sealed in every array passed so far (I5)
     const Probe probe = array->probe(key, hash);
+    // The key, or an EMPTY slot from which an insert may start: no earlier array can receive the key.
     if (probe.found() || (sealed && !probe.passed_moved)) {
       cursor.head = probe.word.entry();  // null if the word is EMPTY
       cursor.word = probe.word;
       cursor.slot = probe.slot;
-      cursor.array = const_cast<Array*>(array);  // the index's own; const here only because a find writes nothing
+      cursor.array = const_cast<Array*>(array);  // the array belongs to this index; only a find sees it as constant
       cursor.distance = probe.distance;
       return cursor;
     }
     if (!probe.passed_moved) break;
+    // The path has a MOVED slot: the key may be in the next array.
     sealed &= probe.slot == nullptr || probe.word == SlotWord::moved_empty();
     array = array->next.load(std::memory_order_acquire);  // acquire: its slots are visible
   }
+  // Absent, without a slot from which an insert may start.
   return cursor;
 }
 
 Cursor HashIndex::find(Key key) const {
-  // Acquire, here and in every operation: pairs with the release of finish(); the array's fields are visible.
+  // Acquire, here and in every operation: pairs with the release of finish(); the fields of the array are visible.
   return find_from(current_.load(std::memory_order_acquire), key, hash(key));
 }
 
@@ -90,7 +94,7 @@ void HashIndex::prefetch_slot(uint64_t hash, bool to_write) const {
   if (array != nullptr) __builtin_prefetch(&array->slot(array->home(hash)), 1);
 }
 
-Cursor HashIndex::look(Key key, uint64_t hash, bool fetch) const {
+Cursor HashIndex::find_candidate(Key key, uint64_t hash, bool fetch) const {
   Array* const array = current_.load(std::memory_order_acquire);
   Cursor cursor{.key = key, .hash = hash, .array = array};
   const size_t home = array->home(hash);
@@ -98,13 +102,13 @@ Cursor HashIndex::look(Key key, uint64_t hash, bool fetch) const {
   for (size_t distance = 0; distance < array->capacity; ++distance) {
     Slot& slot = array->slot(home, distance);
     const SlotWord word{slot.load(std::memory_order_relaxed)};  // relaxed: confirm() loads it again
-    if (word.is_moved()) break;
+    if (word.is_moved()) break;                                 // without a slot, confirm() begins a find
     if (word == SlotWord::deleted() || (word.is_pointer() && word.tag() != tag)) continue;
     cursor.slot = &slot;
     cursor.distance = distance;
     if (fetch && word.is_pointer()) {
       __builtin_prefetch(word.entry());
-      __builtin_prefetch(word.entry()->row_data() - 1);  // the header's other cache line
+      __builtin_prefetch(word.entry()->row_data() - 1);  // a header of 48 bytes may end in the next cache line
     }
     break;
   }
@@ -113,11 +117,12 @@ Cursor HashIndex::look(Key key, uint64_t hash, bool fetch) const {
 
 void HashIndex::confirm(Cursor& cursor) const {
   if (cursor.slot != nullptr) {
-    // Acquire: pairs with the swap that put the word here; the entry's bytes are visible.
+    // Acquire: pairs with the swap that wrote the word; the bytes of the entry are visible.
     const SlotWord word{cursor.slot->load(std::memory_order_acquire)};
-    // A slot that holds the key is the key's (I2), whatever the walk met there. If it is EMPTY, it was so when the walk
-    // passed the slots before it, none of which was or can become the key's (I1) or was MOVED: so the key is absent.
-    if (word == cursor.word) return;  // as it was, or, after look(), EMPTY
+    // If the slot holds the key now, it is the key's slot (I2), whichever word the walk has seen there. If it is EMPTY
+    // now, it was EMPTY during the walk. The walk passed no slot that was the key's, can become the key's (I1) or was
+    // MOVED, so the key is absent.
+    if (word == cursor.word) return;  // unchanged since find(), or EMPTY after find_candidate()
     if (word == SlotWord::empty() || (word.is_pointer() && word.entry()->key == cursor.key.value)) {
       cursor.word = word;
       cursor.head = word.entry();
@@ -131,9 +136,11 @@ bool HashIndex::put(EpochThread& thread, Entry* head, Cursor& cursor, Reserve re
   Array& array = *cursor.array;
   const SlotWord word = SlotWord::pointer(array.tag(cursor.hash), cursor.distance >= Array::kNear, head);
   Env::Atomic<uint64_t>& inserted = array.stripe(thread.number()).inserted;
+  // Counted before the swap, so that the count is never too low.
   const uint64_t count = Array::count(inserted, thread.number(), 1);
   uint64_t expected = SlotWord::empty().bits;
-  // Release: the entry's bytes are visible to who loads the word. Acquire for the chain of swaps of this slot.
+  // Release: a thread that loads the word sees the bytes of the entry. Acquire: it also sees what the earlier swaps of
+  // this slot have released.
   if (!cursor.slot->compare_exchange_strong(expected, word.bits, std::memory_order_acq_rel,
                                             std::memory_order_relaxed)) {
     Array::count(inserted, thread.number(), -uint64_t{1});
@@ -149,8 +156,8 @@ InsertOutcome HashIndex::insert(EpochThread& thread, Entry* head, Cursor& cursor
   LOAM_DCHECK(thread.inside(), "operations run inside a guard");
   Array* array = current_.load(std::memory_order_acquire);
   help(thread, *array, moves_per_write_);
-  // Where the cursor's path ended, if that is in this array, or in the next one behind a sealed path; else from this
-  // array's beginning.
+  // `walked`: the cursor already holds the end of the path, in this array, or in the next one behind a sealed path.
+  // Otherwise the insert walks the path itself, from this array on.
   bool walked = !cursor.found() && cursor.slot != nullptr;
   if (walked && cursor.array != array) {
     walked = cursor.array == array->next.load(std::memory_order_acquire);  // acquire: its fields are visible
@@ -168,13 +175,14 @@ InsertOutcome HashIndex::insert(EpochThread& thread, Entry* head, Cursor& cursor
       if (probe.found()) return InsertOutcome::kExists;
       empty = probe.slot != nullptr && probe.word == SlotWord::empty();
     }
-    // Acquire: the next array's fields are visible. Null although a migration begins just now: then the swap below is
-    // still right, the migration finds the key or has sealed the slot.
+    // Acquire: the fields of the next array are visible. A migration may begin after a load of null. The swap below is
+    // right also then: the migration either finds the key in the slot, or has sealed the slot and the swap fails.
     Array* const next = array->next.load(std::memory_order_acquire);
     if (next != nullptr) {
       Env::probe("node.index.insert_met_migration");
       uint64_t expected = SlotWord::empty().bits;
-      // Seal (I5). Acquire and release: as every swap of a slot; a failure means that another took or sealed it.
+      // Seal the path (I5). Acquire and release: as in put(). A failure means that another thread has filled or sealed
+      // the slot, and the walk begins again.
       if (empty && !cursor.slot->compare_exchange_strong(expected, SlotWord::moved_empty().bits,
                                                          std::memory_order_acq_rel, std::memory_order_relaxed)) {
         continue;
@@ -182,11 +190,13 @@ InsertOutcome HashIndex::insert(EpochThread& thread, Entry* head, Cursor& cursor
       array = next;
       continue;
     }
-    if (cursor.slot == nullptr || array->crowded.load(std::memory_order_relaxed)) {  // relaxed: a hint
+    // No EMPTY slot on the path, or too few in the array.
+    if (cursor.slot == nullptr || array->over_hard_load.load(std::memory_order_relaxed)) {  // relaxed: a hint
       if (!make_room(thread, *array, reserve)) return InsertOutcome::kNoSpace;
       continue;
     }
     if (put(thread, head, cursor, reserve)) return InsertOutcome::kInserted;
+    // Another thread has changed the slot: walk again.
   }
 }
 
@@ -196,8 +206,8 @@ bool HashIndex::change(Cursor& cursor, Entry* desired) {
     const SlotWord expected = cursor.word.unfrozen();
     const SlotWord word = desired == nullptr ? SlotWord::deleted() : expected.with_entry(desired);
     uint64_t bits = expected.bits;
-    // Release: the new head's bytes are visible to who loads the word, and (I4) that this operation came after
-    // MOVED_FULL. Acquire on failure: the head that is there instead is read next.
+    // Release: a thread that loads the word sees the bytes of the new head, and the MOVED_FULL that preceded this
+    // operation (I4). Acquire on failure: the present head is read next.
     if (cursor.slot->compare_exchange_strong(bits, word.bits, std::memory_order_acq_rel, std::memory_order_acquire)) {
       cursor.word = word;
       return true;
@@ -205,11 +215,11 @@ bool HashIndex::change(Cursor& cursor, Entry* desired) {
     const SlotWord seen{bits};
     if (seen.is_pointer() && seen.entry() != head) {
       cursor.word = seen;
-      cursor.head = seen.entry();  // the same key's: a slot never holds another (I1)
+      cursor.head = seen.entry();  // an entry of the same key: a slot never holds a second key (I1)
       return false;
     }
     Env::probe("node.index.change_met_migration");
-    // Frozen: on to the next array.
+    // A migration has reached the slot. A FROZEN one is completed first (I4); then the change goes to the next array.
     if (seen.is_pointer()) finish_slot(*cursor.array, *cursor.slot, seen, cursor.hash);
     cursor = find_from(cursor.array, cursor.key, cursor.hash);
     if (cursor.head != head) return false;

@@ -1,6 +1,6 @@
-// The index under the explorer: every pair and triple of operations on one key, on a tiny array before, during and
-// after its migration. Each history must be explained by some sequential order (linearizability), nothing else may be
-// lost, and the whole structure must be sound afterwards.
+// The hash index under the explorer: every pair and triple of operations on one key, on a tiny array before, during and
+// after its migration. Some sequential order must explain each history (linearizability). No other key may be lost, and
+// the invariants must hold afterwards.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "common/testing/explorer.h"
 #include "storage-node/src/index/hash_index.h"
-#include "storage-node/src/index/index_fixture.h"
+#include "storage-node/testing/index_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -27,8 +27,8 @@ constexpr std::array kOps = {Op::kInsert,         Op::kFind, Op::kReplace,    Op
                              Op::kEraseAndInsert, Op::kStep, Op::kInsertOther};
 constexpr std::array kNames = {"insert", "find", "replace", "erase", "erase and insert", "step", "insert another"};
 
-/// One call on the key under test, as the caller saw it. Changes are {expected → desired}: an insert expects null, an
-/// erase desires null, a find changes nothing.
+/// One call on the key under test, as its caller saw it. A change is {expected → desired}: an insert expects null, and
+/// an erase desires null. A find changes nothing.
 struct Event {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -39,8 +39,8 @@ struct Event {
   const Entry* seen = nullptr;  // the head that a find or a failed change reported
 };
 
-/// True if some order of the events, which respects that of those that did not overlap, explains all answers and ends
-/// with `last`. `done` is a bit set.
+/// True if some order of the events explains all answers and ends with `last`. The order must keep events that did not
+/// overlap in their real order. `done` is the set of events that are placed already, as bits.
 bool explained(const std::vector<Event>& events, const Entry* state, const Entry* last, uint32_t done = 0) {
   if (done == (uint32_t{1} << events.size()) - 1) return state == last;
   for (size_t i = 0; i < events.size(); ++i) {
@@ -58,7 +58,7 @@ bool explained(const std::vector<Event>& events, const Entry* state, const Entry
   return false;
 }
 
-/// A tiny index in a random phase of its life, and the operations on it that record events.
+/// A tiny index in a random phase of its life, and operations on it that record events.
 class Scenario {
  public:
   Scenario(Explorer& ex, PagePool& pool) : ex_(ex), setup_(domain_, "set-up") {
@@ -66,7 +66,8 @@ class Scenario {
     index_ = make_index(pool, {.initial_capacity = 16, .moves_per_write = random.between(1, 4)});
     key_ = Key(random.below(64));
     staged_ = random.one_in(2);
-    // Up to two keys short of a migration or beyond its start; some keys erased again, the key under test perhaps.
+    // The number of keys is within two of the begin of a migration. Some keys are erased again, perhaps the one under
+    // test.
     const uint64_t fill = random.between(9, 14);
     const uint64_t place = random.below(fill);
     const bool present = random.one_in(2);
@@ -141,16 +142,16 @@ class Scenario {
  private:
   void insert(EpochThread& self, Entry* mine) {
     const EpochGuard guard(self);
-    // As a batch does it: what was looked at earlier is confirmed, and the insert begins there.
+    // As in a batch: the insert begins from a confirmed cursor of an earlier stage.
     const bool staged = staged_;
     Cursor cursor;
-    if (staged) cursor = index_->look(key_, HashIndex::hash(key_), true);
+    if (staged) cursor = index_->find_candidate(key_, HashIndex::hash(key_), true);
     if (staged) confirm(cursor);
     if (cursor.found()) return;
     Event event{.begin = ex_.points(), .changes = true, .desired = mine};
     const InsertOutcome outcome =
         staged ? index_->insert(self, mine, cursor) : index_->insert(self, key_, mine, cursor);
-    ex_.check(outcome != InsertOutcome::kNoSpace, "there is space");
+    ex_.check(outcome != InsertOutcome::kNoSpace, "the pool has room for every insert");
     event.succeeded = outcome == InsertOutcome::kInserted;
     record(event, cursor.head);
   }
@@ -162,7 +163,7 @@ class Scenario {
   Cursor find(EpochThread& self) {
     const EpochGuard guard(self);
     if (staged_) {
-      Cursor cursor = index_->look(key_, HashIndex::hash(key_), false);
+      Cursor cursor = index_->find_candidate(key_, HashIndex::hash(key_), false);
       confirm(cursor);
       return cursor;
     }
@@ -211,7 +212,7 @@ class Scenario {
   EpochThread setup_;
   std::unique_ptr<HashIndex> index_;
   Key key_;
-  bool staged_ = false;  // finds and inserts go by look() and confirm()
+  bool staged_ = false;  // finds and inserts use find_candidate() and confirm()
   const Entry* initial_ = nullptr;
   std::vector<const Entry*> others_;
   std::vector<Event> events_;
@@ -233,7 +234,7 @@ class HashIndexExplore : public ::testing::Test {
     schedules_ += report.schedules;
   }
 
-  void TearDown() override { EXPECT_EQ(pool_->statistics().used_bytes, 0u) << "an array was not given back"; }
+  void TearDown() override { EXPECT_EQ(pool_->statistics().used_bytes, 0u) << "every array is freed"; }
 
   std::unique_ptr<PagePool> pool_ = index_pool();
   uint64_t schedules_ = 0;
@@ -259,7 +260,7 @@ TEST_F(HashIndexExplore, EveryTriple) {
   EXPECT_GE(schedules_, 84u);
 }
 
-// Systematically, from the first preemptions on.
+// The explorer enumerates the schedules, beginning with those of the fewest preemptions.
 TEST_F(HashIndexExplore, EveryPairExhaustively) {
   for (const Op a : kOps) {
     for (const Op b : kOps) {
@@ -274,7 +275,7 @@ TEST_F(HashIndexExplore, FourThreadsAroundACopy) {
   run({Op::kStep, Op::kInsertOther, Op::kInsert, Op::kInsert}, 4000);
 }
 
-// Growth upon growth: helpers may sleep in one migration while the next ones begin.
+// Several growths follow each other. Helpers may sleep in one migration while the next ones begin.
 TEST_F(HashIndexExplore, SeveralMigrationsInARow) {
   uint64_t migrations = 0;
   const ExploreReport report = explore({.schedules = 1500}, [&](Explorer& ex) {
@@ -291,7 +292,7 @@ TEST_F(HashIndexExplore, SeveralMigrationsInARow) {
           const EpochGuard guard(self);
           Cursor cursor;
           const InsertOutcome outcome = index->insert(self, Key(key), entries.make(Key(key)), cursor);
-          ex.check(outcome != InsertOutcome::kNoSpace, "there is space");
+          ex.check(outcome != InsertOutcome::kNoSpace, "the pool has room for every insert");
           inserted[key] += outcome == InsertOutcome::kInserted ? 1 : 0;
           if (key >= 8 && key % 2 == 0) {
             cursor = index->find(Key(key - 8));
@@ -304,7 +305,7 @@ TEST_F(HashIndexExplore, SeveralMigrationsInARow) {
     const EpochGuard guard(setup);
     for (uint64_t key = 0; key < kKeys; ++key) {
       const bool found = index->find(Key(key)).found();
-      ex.check(inserted[key] == (found ? 1 : 0), "one insert of a key wins, and stays until one erase");
+      ex.check(inserted[key] == (found ? 1 : 0), "one insert of each key succeeds, and the key stays until its erase");
     }
     index->check_invariants();
     migrations += index->statistics().migrations;

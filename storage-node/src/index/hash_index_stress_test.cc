@@ -1,4 +1,4 @@
-// The index under real threads, with values that check themselves.
+// The hash index under real threads. Each test checks the content of the entries that it reads.
 #include <atomic>
 #include <barrier>
 #include <memory>
@@ -10,7 +10,7 @@
 #include "common/testing/random.h"
 #include "storage-node/src/index/array.h"
 #include "storage-node/src/index/hash_index.h"
-#include "storage-node/src/index/index_fixture.h"
+#include "storage-node/testing/index_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -34,8 +34,8 @@ void in_threads(EpochDomain& domain, Fn&& fn) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// All threads insert the same keys while the index grows from its smallest size: each key has one winner, and everybody
-// finds the winner's entry.
+// All threads insert the same keys while the index grows from its smallest size. One insert of each key succeeds, and
+// all threads find its entry.
 TEST(HashIndexStress, OneOfSeveralInsertsOfAKeyWins) {
   constexpr uint64_t kKeys = 50'000;
   auto pool = index_pool();
@@ -60,7 +60,7 @@ TEST(HashIndexStress, OneOfSeveralInsertsOfAKeyWins) {
   EXPECT_EQ(index->statistics().live, kKeys);
 }
 
-// More threads are registered than there are stripes of counters: the last ones share a stripe, and nothing is lost.
+// More threads are registered than an array has stripes. The last ones share a stripe, and no count is lost.
 TEST(HashIndexStress, ThreadsThatShareAStripeCountEveryKey) {
   constexpr uint64_t kKeys = 50'000;
   auto pool = index_pool();
@@ -86,8 +86,8 @@ TEST(HashIndexStress, ThreadsThatShareAStripeCountEveryKey) {
   EXPECT_EQ(index->statistics().live, kThreads * kKeys / 2);
 }
 
-// Each key is a counter: its entry's mark. Threads add one by replacing the entry; keys come and go meanwhile (with the
-// count they had). No addition may be lost, whatever migrates below them.
+// The mark of a key's entry is a counter. Threads replace the entry to add one. Keys are erased and inserted again with
+// the count that they had. No addition may be lost during migrations.
 TEST(HashIndexStress, CountersUnderChurn) {
   constexpr uint64_t kCounters = 64;
   constexpr uint64_t kRounds = 20'000;
@@ -114,7 +114,7 @@ TEST(HashIndexStress, CountersUnderChurn) {
         if (index->replace(cursor, entries[t].make(cursor.key, cursor.head->valid_from + 1))) break;
         ASSERT_TRUE(cursor.found());
       }
-      // Churn of keys of its own keeps the index migrating.
+      // Each thread inserts and erases keys of its own, so that migrations go on.
       Cursor churn;
       ASSERT_EQ(index->insert(self, Key(own + i), entries[t].make(Key(own + i), i), churn), InsertOutcome::kInserted);
       if (i < 50) continue;
@@ -133,8 +133,8 @@ TEST(HashIndexStress, CountersUnderChurn) {
   EXPECT_GT(index->statistics().migrations, 20u);
 }
 
-// Threads fight over few keys with inserts and erases: what a thread was told it inserted, and nobody was told he
-// erased, is there in the end.
+// Threads insert and erase the same few keys. At the end, the index has exactly the keys whose successful inserts
+// exceed their successful erases.
 TEST(HashIndexStress, InsertsAndErasesBalance) {
   constexpr uint64_t kKeys = 8;
   auto pool = index_pool();

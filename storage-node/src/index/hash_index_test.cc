@@ -10,7 +10,7 @@
 
 #include "common/base/pause_point.h"
 #include "common/testing/random.h"
-#include "storage-node/src/index/index_fixture.h"
+#include "storage-node/testing/index_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -102,7 +102,7 @@ TEST_F(HashIndexTest, InsertFindReplaceErase) {
   EXPECT_TRUE(index_->replace(cursor, second));
   EXPECT_EQ(cursor.head, second);
   EXPECT_FALSE(index_->replace(stale, entries_.make(Key(7), 3)));
-  EXPECT_EQ(stale.head, second);  // the cursor shows what is there
+  EXPECT_EQ(stale.head, second);  // the cursor holds the present head
   EXPECT_TRUE(index_->erase(thread_, stale));
   EXPECT_FALSE(stale.found());
   EXPECT_FALSE(index_->erase(thread_, cursor));
@@ -114,7 +114,7 @@ TEST_F(HashIndexTest, InsertFindReplaceErase) {
   index_->check_invariants();
 }
 
-TEST_F(HashIndexTest, AnInsertThatMeetsTheKeyShowsItsHead) {
+TEST_F(HashIndexTest, InsertOfAPresentKeyReturnsItsHead) {
   ASSERT_TRUE(insert(7, 1));
   const EpochGuard guard(thread_);
   Cursor cursor;
@@ -145,8 +145,8 @@ TEST_F(HashIndexTest, GrowsInSmallStepsAndShrinksBack) {
   index_->check_invariants();
   HashIndexStatistics s = statistics();
   EXPECT_EQ(s.live, kKeys);
-  EXPECT_EQ(s.capacity, 65'536u);  // 50,000 keys are 0.76 of it
-  EXPECT_EQ(s.migrations, 7u);     // from 512 slots
+  EXPECT_EQ(s.capacity, 65'536u);  // 50,000 keys use 0.76 of the slots
+  EXPECT_EQ(s.migrations, 7u);     // from 512 slots on
   EXPECT_GT(s.moves_max, 0u);
   EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
   for (uint64_t key = 0; key < kKeys; ++key) ASSERT_NE(find(key), nullptr) << key;
@@ -159,7 +159,7 @@ TEST_F(HashIndexTest, GrowsInSmallStepsAndShrinksBack) {
   EXPECT_EQ(s.capacity, 512u);
   EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
   for (int i = 0; i < 10; ++i) thread_.collect(100);
-  EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // retired arrays are given back
+  EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // the retired arrays are freed
 }
 
 TEST_F(HashIndexTest, AStepMovesNoMoreThanItsBudget) {
@@ -173,7 +173,7 @@ TEST_F(HashIndexTest, AStepMovesNoMoreThanItsBudget) {
   EXPECT_LE(statistics().moves_max, 8u);
 }
 
-// Writes move so little that the old array would be empty only when the next one is half full.
+// Each write moves so few slots that the old array would be empty only when the next one is half full.
 TEST_F(HashIndexTest, AnInsertEndsAMigrationThatLagsBehind) {
   index_ = make_index(*pool_, {.moves_per_write = 1});
   uint64_t keys = 0;
@@ -181,25 +181,26 @@ TEST_F(HashIndexTest, AnInsertEndsAMigrationThatLagsBehind) {
   const size_t capacity = statistics().capacity;
   uint64_t meanwhile = 0;
   for (; statistics().migrating; ++meanwhile) ASSERT_TRUE(insert(keys++));
-  constexpr uint64_t kLate = 64;  // the sums of a check may be so old
-  EXPECT_LE(meanwhile, static_cast<uint64_t>(HashIndex::kMaxInsertsMeanwhile * static_cast<double>(capacity)) + kLate);
+  constexpr uint64_t kLate = 64;  // an insert may notice the limit this late
+  EXPECT_LE(meanwhile,
+            static_cast<uint64_t>(HashIndex::kMaxInsertsDuringMigration * static_cast<double>(capacity)) + kLate);
   for (uint64_t key = 0; key < keys; ++key) EXPECT_NE(find(key), nullptr) << key;
   index_->check_invariants();
 }
 
-// A thread stands still inside its chunk, its slots frozen and not copied: the others move them too, and background
-// work ends the migration rather than turn until that thread goes on.
-TEST_F(HashIndexTest, AThreadThatStandsStillInItsChunkHoldsNobodyUp) {
+// A thread stalls inside its chunk, whose slots are frozen and not copied. Other threads move these slots too, and
+// step() ends the migration without that thread.
+TEST_F(HashIndexTest, AStalledHelperDelaysNoOther) {
   constexpr int kManyTurns = 10'000;
   EpochThread background(domain_, "background");
   bool standing = false;
   int turns = 0;
   const auto hook = PausePoints::on("node.index.frozen", [&] {
-    if (std::exchange(standing, true)) return;  // the steps pass here as well
+    if (std::exchange(standing, true)) return;  // step() passes this pause point too
     const EpochGuard guard(background);
     while (turns < kManyTurns && index_->step(background, 64)) ++turns;
-    EXPECT_EQ(index_->statistics().migrations, 1u) << "nobody waits for the thread that stands still";
-    EXPECT_FALSE(index_->step(background, 64)) << "there is nothing more to do";
+    EXPECT_EQ(index_->statistics().migrations, 1u) << "the migration ends without the stalled thread";
+    EXPECT_FALSE(index_->step(background, 64)) << "the migration has ended";
   });
   uint64_t keys = 0;
   while (!standing) ASSERT_TRUE(insert(keys++));
@@ -211,25 +212,25 @@ TEST_F(HashIndexTest, AThreadThatStandsStillInItsChunkHoldsNobodyUp) {
   index_->check_invariants();
 }
 
-// A thread stands still between the mark of its chunk and the count: nobody else can end the migration, and background
-// work that turned until it is done would hold its thread for nothing.
-TEST_F(HashIndexTest, AStepRestsWhileWhatIsLeftIsInTheHandsOfAnother) {
+// A thread stalls between the mark of its chunk and the count. No other step() can end the migration, so step() returns
+// false instead of letting the background thread spin.
+TEST_F(HashIndexTest, AStepReturnsFalseWhileAnotherThreadHoldsTheRest) {
   constexpr int kManyTurns = 10'000;
   EpochThread background(domain_, "background");
   bool standing = false;
   int turns = 0;
   const auto hook = PausePoints::on("node.index.marked", [&] {
-    if (std::exchange(standing, true)) return;  // the steps pass here as well
+    if (std::exchange(standing, true)) return;  // step() passes this pause point too
     const EpochGuard guard(background);
     while (turns < kManyTurns && index_->step(background, 64)) ++turns;
-    EXPECT_EQ(index_->statistics().migrations, 0u) << "it has not ended";
-    EXPECT_FALSE(index_->step(background, 64)) << "and there is still nothing to do";
+    EXPECT_EQ(index_->statistics().migrations, 0u) << "the count lacks a chunk";
+    EXPECT_FALSE(index_->step(background, 64)) << "only the stalled thread can go on";
   });
   for (uint64_t key = 0; !standing; ++key) ASSERT_TRUE(insert(key));
-  EXPECT_GT(turns, 0) << "what can be moved is moved";
+  EXPECT_GT(turns, 0) << "some steps have moved slots";
   EXPECT_LT(turns, kManyTurns);
   settle();
-  EXPECT_EQ(statistics().migrations, 1u) << "the thread went on: another turn ends it";
+  EXPECT_EQ(statistics().migrations, 1u) << "after the thread has counted its chunk, a step ends the migration";
   index_->check_invariants();
 }
 
@@ -240,7 +241,7 @@ TEST_F(HashIndexTest, TakesSixteenBytesAKeyOnAverage) {
   for (; key < 1600; ++key) ASSERT_TRUE(insert(key));
   settle();
   const uint64_t growth = statistics().migrations;
-  // From one growth to the next but one.
+  // Over two growths.
   while (statistics().migrations < growth + 2) {
     ASSERT_TRUE(insert(++key));
     sum += static_cast<double>(statistics().bytes) / static_cast<double>(statistics().live);
@@ -249,7 +250,7 @@ TEST_F(HashIndexTest, TakesSixteenBytesAKeyOnAverage) {
   EXPECT_LE(sum / samples, 16.0);
 }
 
-// At every load that a fresh index may have: the worst ratio over the last turnovers, not a lucky moment.
+// For every load that a new array may have. The test takes the worst ratio over the last turnovers.
 TEST_F(HashIndexTest, ChurnNeitherGrowsItNorItsProbes) {
   for (const uint64_t keys : {6'700u, 8'192u, 10'000u, 13'000u}) {
     index_ = make_index(*pool_);
@@ -270,8 +271,8 @@ TEST_F(HashIndexTest, ChurnNeitherGrowsItNorItsProbes) {
   }
 }
 
-// Whatever happens between the stages: keys come, go, get another head, and the index migrates.
-TEST_F(HashIndexTest, StagesFindWhatSinglesFind) {
+// Between the stages keys are inserted, erased and replaced, and the index migrates.
+TEST_F(HashIndexTest, StagedFindsEqualSingleFinds) {
   Random random(test_seed(11));
   index_ = make_index(*pool_, {.initial_capacity = 16, .moves_per_write = 2});
   for (int round = 0; round < 1500; ++round) {
@@ -282,7 +283,7 @@ TEST_F(HashIndexTest, StagesFindWhatSinglesFind) {
     for (Cursor& cursor : cursors) {
       const Key key(random.below(range));
       index_->prefetch_slot(HashIndex::hash(key), random.one_in(2));
-      cursor = index_->look(key, HashIndex::hash(key), random.one_in(2));
+      cursor = index_->find_candidate(key, HashIndex::hash(key), random.one_in(2));
     }
     for (uint64_t changes = random.below(100); changes > 0; --changes) {
       const uint64_t key = random.below(range);
@@ -297,7 +298,7 @@ TEST_F(HashIndexTest, StagesFindWhatSinglesFind) {
       index_->confirm(cursor);
       ASSERT_EQ(cursor.head, index_->find(cursor.key).head);
       if (random.one_in(2)) continue;
-      // What was confirmed is where an operation begins.
+      // An operation must succeed from a confirmed cursor.
       Entry* const mine = entries_.make(cursor.key);
       if (cursor.found()) {
         ASSERT_TRUE(index_->replace(cursor, mine));
@@ -311,8 +312,8 @@ TEST_F(HashIndexTest, StagesFindWhatSinglesFind) {
   EXPECT_GT(statistics().migrations, 20u);
 }
 
-// Through all sizes that share their tags and across the borders between them: a migration takes the hash out of the
-// slots where it can, and the index is sound after each.
+// Growth through all sizes that share their tags, and across the borders between them. A migration takes the hash from
+// the slots where it can. The invariants hold after each migration.
 TEST_F(HashIndexTest, GrowsAcrossAllSizesOfTags) {
   index_.reset();
   pool_ = index_pool(size_t{64} << 20, size_t{1} << 20);
@@ -350,7 +351,7 @@ TEST_F(HashIndexTest, AFullPoolRefusesGrowthAndNothingElse) {
     EXPECT_EQ(index_->insert(thread_, Key(key), entries_.make(Key(key)), cursor), InsertOutcome::kNoSpace);
     cursor = index_->find(Key(0));
     EXPECT_TRUE(index_->replace(cursor, entries_.make(Key(0), 9)));
-    // A higher claim on memory still gets its array.
+    // A higher memory class still gets its array.
     EXPECT_EQ(index_->insert(thread_, Key(key), entries_.make(Key(key)), cursor, Reserve::kUndo),
               InsertOutcome::kInserted);
   }
@@ -371,13 +372,13 @@ TEST_F(HashIndexTest, ARefusedGrowthIsTriedAgainBeforeTheArrayIsFull) {
   uint64_t key = 0;
   while (statistics().growth_refused == 0) ASSERT_TRUE(insert(key++));
   for (std::byte* block : blocks) pool_->release(block, PagePool::kMinBlockBytes);
-  constexpr uint64_t kOneCheck = 32;  // a stripe of 64 slots looks at each fourth insert
+  constexpr uint64_t kOneCheck = 32;  // the limits are checked at this interval at the latest
   for (uint64_t more = 0; more < kOneCheck; ++more) ASSERT_TRUE(insert(key++));
   ASSERT_LT(key, static_cast<uint64_t>(HashIndex::kHardLoad * 512));
   EXPECT_GT(statistics().capacity, 512u);
 }
 
-TEST_F(HashIndexTest, WithGrowthOffItFillsUpAndSaysSo) {
+TEST_F(HashIndexTest, RefusesInsertsWhenFullAndGrowthIsOff) {
   index_->set_growth(false);
   uint64_t key = 0;
   while (insert(key)) ++key;
@@ -394,14 +395,14 @@ TEST_F(HashIndexTest, RefusesOptionsOutOfRange) {
   EXPECT_EQ(HashIndex::create(*pool_, {.moves_per_write = 0}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(HashIndex::create(*pool_, {.moves_per_write = 65}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(HashIndex::create(*pool_, {.initial_capacity = size_t{1} << 30}).code(), StatusCode::kNoSpace);
-  EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // a refused array gives everything back
+  EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // a refused array frees all its memory
 }
 
-TEST_F(HashIndexTest, KeysThatShareTheirHomeAreToldApart) {
-  // Keys whose hashes begin with the same 12 bits.
+TEST_F(HashIndexTest, KeysWithOneHomeAreDistinguished) {
+  // Keys whose hashes have the same first 12 bits.
   std::vector<uint64_t> keys;
   for (uint64_t key = 0; keys.size() < 100; ++key) {
-    if (HashIndex::hash(Key(key)) >> 52 == 0xfff) keys.push_back(key);  // at the end: the path wraps around
+    if (HashIndex::hash(Key(key)) >> 52 == 0xfff) keys.push_back(key);  // the last home, so the path wraps around
   }
   for (const uint64_t key : keys) ASSERT_TRUE(insert(key, key));
   for (const uint64_t key : keys) ASSERT_EQ(find(key)->valid_from, key);
@@ -410,7 +411,7 @@ TEST_F(HashIndexTest, KeysThatShareTheirHomeAreToldApart) {
   index_->check_invariants();
 }
 
-// Against std::unordered_map, in phases that grow, churn and shrink.
+// Compares the index with std::unordered_map, in phases of growth, churn and shrinking.
 TEST_F(HashIndexTest, RandomUseAgainstAModel) {
   Random random(test_seed(20240602));
   index_ = make_index(*pool_, {.initial_capacity = 16, .moves_per_write = 3});
@@ -457,7 +458,7 @@ TEST_F(HashIndexTest, RandomUseAgainstAModel) {
       for (size_t part = 0; part < parts; ++part) {
         index_->for_each_of_part(part, parts, [&](Entry* head) {
           ASSERT_EQ(model.at(head->key), head);
-          ASSERT_TRUE(keys.insert(head->key).second) << "in two partitions";
+          ASSERT_TRUE(keys.insert(head->key).second) << "a key is in two partitions";
         });
       }
       ASSERT_EQ(keys.size(), model.size());

@@ -1,4 +1,4 @@
-// Looking at a whole hash index: visits, statistics, invariants.
+// Functions that examine a whole hash index: visits, statistics, invariants.
 #include <algorithm>
 
 #include "storage-node/src/index/array.h"
@@ -8,11 +8,12 @@
 namespace loam::storage {
 
 void HashIndex::visit(size_t part, size_t parts, void (*fn)(void*, Entry*), void* context) const {
-  const Array* array = current_.load(std::memory_order_acquire);  // its fields are visible, and below
+  const Array* array = current_.load(std::memory_order_acquire);  // acquire, here and below: its fields are visible
   for (; array != nullptr; array = array->next.load(std::memory_order_acquire)) {
     const size_t end = array->capacity * (part + 1) / parts;
     for (size_t i = array->capacity * part / parts; i < end; ++i) {
-      const SlotWord word{array->slot(i).load(std::memory_order_acquire)};  // the entry's bytes are visible
+      const SlotWord word{
+          array->slot(i).load(std::memory_order_acquire)};  // acquire: the bytes of the entry are visible
       if (word.is_pointer()) fn(context, word.entry());
     }
   }
@@ -70,14 +71,15 @@ void HashIndex::check_invariants() const {
       if (word.is_pointer()) {
         ++keys;
         const Key key(word.entry()->key);
-        LOAM_CHECK(!word.is_frozen(), "a quiet index has no half-copied slot");
+        LOAM_CHECK(!word.is_frozen(), "an idle index has no half-copied slot");
         const size_t distance = (i - array->home(hash(key))) & (array->capacity - 1);
-        LOAM_CHECK(word.tag() == array->tag(hash(key)), "a tag is its key's");
-        LOAM_CHECK(word.far() == (distance >= Array::kNear), "a slot far from its home says so");
+        LOAM_CHECK(word.tag() == array->tag(hash(key)), "a slot has the tag of its key");
+        LOAM_CHECK(word.far() == (distance >= Array::kNear),
+                   "the far bit of a slot agrees with its distance from the home");
         LOAM_CHECK(
             word.far() || (array->hash_prefix(i, word) ^ hash(key)) >> (array->home_shift - array->tag_low_bits) == 0,
-            "a near slot's word and place tell the first bits of the hash");
-        LOAM_CHECK(find(key).slot == &slot, "a key is found, and in one slot only (I2)");
+            "the word and place of a near slot determine the first bits of the hash");
+        LOAM_CHECK(find(key).slot == &slot, "a find of a key ends in its only slot (I2)");
       } else {
         deleted += word == SlotWord::deleted() ? 1 : 0;
         moved += word.is_moved() ? 1 : 0;
@@ -86,17 +88,18 @@ void HashIndex::check_invariants() const {
     }
     LOAM_CHECK(keys + deleted + moved + empty == array->capacity, "a slot holds a word of the state table");
     LOAM_CHECK(migrating || moved == 0, "MOVED only while there is a next array (I3)");
-    uint64_t marked = 0;  // relaxed: nobody writes
+    uint64_t marked = 0;  // relaxed below: no thread writes
     for (size_t chunk = 0; chunk < array->chunks(); ++chunk) {
       const bool mark = (array->marks(chunk).load(std::memory_order_relaxed) >> chunk % 64 & 1) != 0;
       for (size_t i = chunk * Array::kChunk; mark && i < std::min((chunk + 1) * Array::kChunk, array->capacity); ++i) {
-        LOAM_CHECK(SlotWord{array->slot(i).load(std::memory_order_relaxed)}.is_moved(), "a marked chunk is moved");
+        LOAM_CHECK(SlotWord{array->slot(i).load(std::memory_order_relaxed)}.is_moved(),
+                   "every slot of a marked chunk is MOVED");
       }
       marked += mark ? 1 : 0;
     }
-    LOAM_CHECK(array->chunks_moved.load(std::memory_order_relaxed) == marked, "marked chunks are counted");
-    LOAM_CHECK(array->keys() == keys, "keys are counted");
-    LOAM_CHECK(migrating || array->used() == keys + deleted, "used slots are counted");
+    LOAM_CHECK(array->chunks_moved.load(std::memory_order_relaxed) == marked, "chunks_moved counts the marked chunks");
+    LOAM_CHECK(array->keys() == keys, "the counters give the number of keys");
+    LOAM_CHECK(migrating || array->used() == keys + deleted, "the counters give the number of used slots");
   }
 }
 

@@ -1,3 +1,4 @@
+// Layout, encoding and decoding of column pages.
 #include "storage-node/src/log/columns.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 namespace loam::storage {
 namespace {
 
+/// Loads a value without an alignment requirement.
 template <class T>
 T load(const std::byte* at) {
   T value;
@@ -18,7 +20,7 @@ T load(const std::byte* at) {
   return value;
 }
 
-/// What is stored of a field as an integer: its value, or where its text ends.
+/// The integer that a column stores for a field: the value of the field, or the end offset of its text.
 int64_t integer_of(const Schema& schema, size_t field, const std::byte* row) {
   const std::byte* const at = row + schema.layout(field).offset;
   switch (schema.field(field).type) {
@@ -33,6 +35,7 @@ int64_t integer_of(const Schema& schema, size_t field, const std::byte* row) {
   }
 }
 
+/// Decodes `count` stored integers: adds `base` to each. Unsigned arithmetic, since a difference may exceed int64.
 template <class Stored>
 void widen(const std::byte* from, int64_t base, size_t count, int64_t* out) {
   for (size_t i = 0; i < count; ++i) {
@@ -57,13 +60,13 @@ size_t ColumnWidths::width(size_t field) const {
   const FieldType type = schema_->field(field).type;
   if (is_float(type)) return fixed_width(type);
   const Range& range = ranges_[field];
-  if (range.least > range.greatest) return 1;
+  if (range.least > range.greatest) return 1;  // no row was added
   const uint64_t span = static_cast<uint64_t>(range.greatest) - static_cast<uint64_t>(range.least);
   return span <= UINT8_MAX ? 1 : span <= UINT16_MAX ? 2 : span <= UINT32_MAX ? 4 : 8;
 }
 
 int64_t ColumnWidths::base(size_t field) const {
-  // Eight bytes hold every value as it is, so that whoever reads them need not widen anything.
+  // Eight bytes hold every value unchanged. With base 0, integers() returns the stored values without a copy.
   return is_float(schema_->field(field).type) || width(field) == sizeof(int64_t) ? 0 : ranges_[field].least;
 }
 
@@ -75,16 +78,17 @@ size_t ColumnWidths::row_bytes() const {
 }
 
 size_t ColumnWidths::page_overhead(const Schema& schema) {
-  const size_t arrays = schema.size() + 3;  // the entries, NULLs and places too
+  const size_t arrays = schema.size() + 3;  // columns, entries, NULL bytes, begins of texts: each is aligned
   return Page::kHeaderBytes + sizeof(Columns) + schema.size() * sizeof(Column) + arrays * Columns::kAlignment;
 }
 
 Columns& Columns::lay_out(Page& page, const ColumnWidths& widths, size_t rows, size_t text_bytes) {
   const Schema& schema = widths.schema();
   const size_t bytes_a_row = rows == 0 ? 0 : widths.row_bytes() - sizeof(Entry) + text_bytes / rows;
-  page.hold_columns(rows * sizeof(Entry), bytes_a_row);
+  page.init_columns(rows * sizeof(Entry), bytes_a_row);
   auto* const made = new (page.columns()) Columns(schema, rows);
   size_t end = sizeof(Columns) + schema.size() * sizeof(Column);
+  // Places the next array, aligned to a cache line, and returns its offset.
   const auto take = [&end](size_t bytes) {
     const size_t begin = round_up(end, kAlignment);
     end = begin + bytes;
@@ -96,7 +100,7 @@ Columns& Columns::lay_out(Page& page, const ColumnWidths& widths, size_t rows, s
         Column{.base = widths.base(field), .offset = take(rows * width), .width = static_cast<uint8_t>(width)};
   }
   if (schema.null_bytes() > 0) made->nulls_ = take(rows * schema.null_bytes());
-  if (!schema.variable_fields().empty()) made->places_ = take(rows * sizeof(uint32_t));
+  if (!schema.variable_fields().empty()) made->text_offsets_ = take(rows * sizeof(uint32_t));
   made->texts_ = made->texts_end_ = static_cast<uint32_t>(end);
   LOAM_CHECK(
       reinterpret_cast<uint64_t>(made) + end + text_bytes <= reinterpret_cast<uint64_t>(&page) + page.size_bytes(),
@@ -109,7 +113,7 @@ void Columns::put(Column& column, size_t row, int64_t value) {
   std::memcpy(at(column.offset + row * column.width), &stored, column.width);
 }
 
-void Columns::note(Column& column, int64_t key) {
+void Columns::update_bounds(Column& column, int64_t key) {
   column.least = std::min(column.least, key);
   column.greatest = std::max(column.greatest, key);
 }
@@ -123,30 +127,33 @@ void Columns::append(Bytes bytes) {
     const FieldType type = schema_->field(field).type;
     const bool null = row.is_null(field);
     column.has_null |= null;
+    // A NULL is stored like a value (zero, or an empty text), but does not count for the bounds.
     if (!is_float(type)) {
       const int64_t value = integer_of(*schema_, field, bytes.data());
       put(column, number, value);
-      if (!null) note(column, is_variable(type) ? head_key(row.text(field)) : value);
+      if (!null) update_bounds(column, is_variable(type) ? head_key(row.text(field)) : value);
       continue;
     }
     std::memcpy(at(column.offset + number * column.width), bytes.data() + schema_->layout(field).offset, column.width);
-    if (!null) note(column, order_key(type == FieldType::kFloat32 ? row.float32(field) : row.float64(field)));
+    if (!null) update_bounds(column, order_key(type == FieldType::kFloat32 ? row.float32(field) : row.float64(field)));
   }
   for (size_t byte = 0; byte < schema_->null_bytes(); ++byte) {
     *at(nulls_ + byte * capacity_ + number) = bytes[schema_->null_offset() + byte];
   }
-  if (places_ == 0) return;
-  std::memcpy(at(places_ + number * sizeof texts_end_), &texts_end_, sizeof texts_end_);
+  if (text_offsets_ == 0) return;
+  // The texts of the row follow its fixed part in one piece.
+  std::memcpy(at(text_offsets_ + number * sizeof texts_end_), &texts_end_, sizeof texts_end_);
   const Bytes texts = bytes.subspan(schema_->fixed_size());
   if (!texts.empty()) std::memcpy(at(texts_end_), texts.data(), texts.size());
   texts_end_ += static_cast<uint32_t>(texts.size());
 }
 
 std::string_view Columns::text(size_t field, size_t row) const {
+  // Text ends are offsets within the row. A text begins where the previous text of the row ends.
   const uint16_t variable = schema_->layout(field).variable_index;
   const uint32_t begin = variable == 0 ? schema_->fixed_size() : text_end(variable - size_t{1}, row);
   const uint32_t end = text_end(variable, row);
-  return {reinterpret_cast<const char*>(at(place(row) + begin - schema_->fixed_size())), end - begin};
+  return {reinterpret_cast<const char*>(at(text_offset(row) + begin - schema_->fixed_size())), end - begin};
 }
 
 const int64_t* Columns::integers(size_t field, size_t first, size_t count, int64_t* out) const {
@@ -169,6 +176,7 @@ const int64_t* Columns::integers(size_t field, size_t first, size_t count, int64
 }
 
 size_t Columns::row_bytes(size_t row) const {
+  // The end of the last text is the end of the row.
   const size_t texts = schema_->variable_fields().size();
   return texts == 0 ? schema_->fixed_size() : text_end(texts - 1, row);
 }
@@ -182,6 +190,7 @@ void Columns::gather_value(size_t field, size_t row, std::byte* out) const {
     return;
   }
   const int64_t value = stored(c, row);
+  // Little-endian: the low bytes come first, so a narrow field is a prefix of the 8 bytes.
   std::memcpy(to, &value, is_variable(type) ? sizeof(uint32_t) : fixed_width(type));
 }
 
@@ -193,9 +202,9 @@ void Columns::gather_nulls(size_t row, std::byte* out) const {
 void Columns::gather(size_t row, std::byte* out) const {
   for (size_t field = 0; field < schema_->size(); ++field) gather_value(field, row, out);
   gather_nulls(row, out);
-  if (places_ == 0) return;
+  if (text_offsets_ == 0) return;
   if (const size_t bytes = row_bytes(row) - schema_->fixed_size(); bytes != 0) {
-    std::memcpy(out + schema_->fixed_size(), at(place(row)), bytes);
+    std::memcpy(out + schema_->fixed_size(), at(text_offset(row)), bytes);
   }
 }
 
@@ -210,7 +219,7 @@ void Columns::prefetch(size_t row) const {
     __builtin_prefetch(at(c.offset + row * c.width));
   }
   for (size_t byte = 0; byte < schema_->null_bytes(); ++byte) __builtin_prefetch(null_bytes(byte) + row);
-  if (places_ != 0) __builtin_prefetch(at(places_ + row * sizeof(uint32_t)));
+  if (text_offsets_ != 0) __builtin_prefetch(at(text_offsets_ + row * sizeof(uint32_t)));
 }
 
 Bytes gather_row(const Entry& entry, ThreadContext& thread) {

@@ -1,11 +1,11 @@
-// Rows of a page that lie column by column. [Architecture 5; R24; decision 0013]
+// The rows of a column page, stored field by field. [R24, all-visible mark; decision 0013]
 //
 //   ┌ page header ┬ entries without rows, 48 B each ┬ Columns ┬ Column … ┬ values of field 0 │ 1 │ … ┬ NULLs ┬ texts ┐
 //
-// Row i of a page belongs to its i-th entry. The fixed part of a row (schema.h) is cut into its values: a field's
-// value, or where its text ends. Integers lie as differences from the least one of their column, in as few bytes as the
-// largest difference needs (frame of reference); floats as they are. A row's texts stay together, as they do in the
-// row.
+// Row i of a page belongs to entry i. The fixed part of a row (schema.h) is divided into its values: the value of a
+// fixed-width field, or the end offset of a text. A column stores integers as differences from the least one, in as few
+// bytes as the largest difference needs (frame of reference), and floats unchanged. The texts of one row stay together,
+// as in the row.
 #pragma once
 
 #include <cstddef>
@@ -21,23 +21,25 @@
 
 namespace loam::storage {
 
-/// How many bytes the values of each field take in column pages whose rows are among those that were added. Owner: the
-/// compactor's job.
+/// Computes how many bytes each field needs in a column page, from the rows that the page will hold.
+///
+/// Owner: a job of the compactor, which adds every row before it lays out pages. Threads: one.
 class ColumnWidths {
  public:
-  /// The schema outlives it.
+  /// The schema must outlive the object.
   explicit ColumnWidths(const Schema& schema);
 
+  /// Takes a row into account. A page may hold any of the rows that were added.
   void add(Bytes row);
 
   const Schema& schema() const { return *schema_; }
-  /// Bytes of one row with its entry, but without its texts.
+  /// Bytes of one row and its entry in a page, without the texts of the row.
   size_t row_bytes() const;
-  /// Bytes of a page that are no rows, at most.
+  /// Upper bound of the bytes of a page that belong to no row: headers and alignment.
   static size_t page_overhead(const Schema& schema);
-  /// What is added to each stored value of an integer field or of ends of texts; of floats 0.
+  /// The number that a reader adds to each stored integer or text end of the field. 0 for floats.
   int64_t base(size_t field) const;
-  /// Bytes of a stored value: 1, 2, 4 or 8.
+  /// Bytes of one stored value of the field: 1, 2, 4 or 8.
   size_t width(size_t field) const;
 
  private:
@@ -47,50 +49,56 @@ class ColumnWidths {
   };
 
   const Schema* schema_;
-  std::vector<Range> ranges_;  // by field; of floats unused
+  std::vector<Range> ranges_;  // by field; unused for floats
 };
 
-/// One field's values in a page.
+/// The header of one column: the values of one field in a page.
 struct Column {
-  // Least and greatest order key (order_key.h; of texts the head's) of the values that are not NULL; least > greatest
-  // if there are none.
+  // Least and greatest order key (order_key.h; for texts the key of the head) of the values that are not NULL. If there
+  // are none, least > greatest.
   int64_t least = INT64_MAX;
   int64_t greatest = INT64_MIN;
-  int64_t base = 0;     ///< added to each stored integer
-  uint32_t offset = 0;  ///< of the first value, from the Columns
-  uint8_t width = 0;    ///< bytes a value
-  bool has_null = false;
+  int64_t base = 0;       ///< value = stored integer + base
+  uint32_t offset = 0;    ///< offset of the first value from the Columns
+  uint8_t width = 0;      ///< bytes of one value
+  bool has_null = false;  ///< some value is NULL
 };
 
-/// Role: the rows of one column page. Lies in the page, behind its entries. Life: the page's. Threads: the compactor
-/// writes it before any of the page's entries can be reached; constant from then on.
+/// The rows of one column page. The object lies in the page, behind its entries.
+///
+/// Life: the same as the page. Threads: the compactor writes the rows before any other thread can reach an entry of the
+/// page; from then on they are constant.
 class Columns {
  public:
   static constexpr size_t kAlignment = 64;
 
-  /// Makes an empty page one of columns, with room for so many rows whose texts have `text_bytes` in all. The caller
-  /// has chosen a page of at least page_overhead() + rows · row_bytes() + text_bytes. Every row is all-visible until
-  /// cleared.
+  /// Makes an empty page a column page for `rows` rows, whose texts have `text_bytes` bytes together.
+  ///
+  /// The page has at least page_overhead() + rows · row_bytes() + text_bytes bytes. The all-visible mark is set; the
+  /// caller clears it if a row is not visible to all.
   static Columns& lay_out(Page& page, const ColumnWidths& widths, size_t rows, size_t text_bytes);
-  /// Of a page that is one of columns.
+  /// The columns of a column page.
   static Columns& of(Page& page) { return *reinterpret_cast<Columns*>(page.columns()); }
   static const Columns& of(const Page& page) { return *reinterpret_cast<const Columns*>(page.columns()); }
-  /// Of an entry's page, and which of its rows the entry has.
+  /// The columns of the page in which the entry lies.
   static const Columns& of(const Entry& entry) { return of(*Page::of(&entry)); }
+  /// The number of the entry's row in its page. All entries of a column page have the size of the header.
   static size_t row_of(const Entry& entry) {
     return (reinterpret_cast<uint64_t>(&entry) - reinterpret_cast<uint64_t>(Page::of(&entry)) - Page::kHeaderBytes) /
            sizeof(Entry);
   }
 
-  /// Writes the next row, a valid one of the schema.
+  /// Stores the next row. It must be a valid row of the schema, within the ranges of the ColumnWidths.
   void append(Bytes row);
 
   size_t rows() const { return rows_; }
+  /// True if the page has all the rows that it was laid out for.
   bool full() const { return rows_ == capacity_; }
   const Schema& schema() const { return *schema_; }
+  /// The header of the field's column.
   const Column& column(size_t field) const { return columns()[field]; }
 
-  /// A value of a fixed-width field, or where a text ends; zero if NULL.
+  /// The value of a fixed-width field, or the end offset of a text. Zero if the value is NULL.
   template <class T>
   T get(size_t field, size_t row) const;
   bool is_null(size_t field, size_t row) const {
@@ -98,21 +106,25 @@ class Columns {
     if (bit == FieldLayout::kNone) return false;
     return ((static_cast<unsigned>(null_bytes(bit / 8)[row]) >> (bit % 8)) & 1) != 0;
   }
+  /// A text. It points into the page.
   std::string_view text(size_t field, size_t row) const;
 
-  /// Values of integers from row `first` on, widened; returns `out`, or where they lie if that is as good.
+  /// Decodes `count` integers of a field from row `first` on into `out`. Returns `out`; if the column stores full
+  /// 8-byte values, returns their address in the page and leaves `out` unwritten.
   const int64_t* integers(size_t field, size_t first, size_t count, int64_t* out) const;
-  /// First stored value of a field, for loops over columns.
+  /// The first stored value of a field. Loops over a column start here.
   const std::byte* values(size_t field) const { return at(column(field).offset); }
-  /// One byte of the NULL bitmap (schema.h) of every row.
+  /// One byte of the NULL bitmap (schema.h), as an array over all rows.
   const std::byte* null_bytes(size_t byte) const { return at(nulls_ + byte * capacity_); }
 
+  /// Bytes of the row as append() received it.
   size_t row_bytes(size_t row) const;
-  /// Writes the row as it was appended; room for row_bytes(row).
+  /// Writes the row to `out` as append() received it. `out` has row_bytes(row) bytes.
   void gather(size_t row, std::byte* out) const;
-  /// The same of some fixed-width fields and the NULL bitmap; nothing else of the row is written.
+  /// Writes some fixed-width fields of the row and its NULL bitmap to their places in `out`. The other bytes of `out`
+  /// stay as they are.
   void gather(size_t row, std::span<const uint16_t> fields, std::byte* out) const;
-  /// Fetches what gather() reads.
+  /// Prefetches the values that gather() reads: one cache line for each field.
   void prefetch(size_t row) const;
 
  private:
@@ -124,35 +136,36 @@ class Columns {
   const Column* columns() const { return reinterpret_cast<const Column*>(this + 1); }
   std::byte* at(size_t offset) { return reinterpret_cast<std::byte*>(this) + offset; }
   const std::byte* at(size_t offset) const { return reinterpret_cast<const std::byte*>(this) + offset; }
-  uint32_t place(size_t row) const {
-    uint32_t place;
-    std::memcpy(&place, at(places_ + row * sizeof place), sizeof place);
-    return place;
+  uint32_t text_offset(size_t row) const {
+    uint32_t text_offset;
+    std::memcpy(&text_offset, at(text_offsets_ + row * sizeof text_offset), sizeof text_offset);
+    return text_offset;
   }
   uint32_t text_end(size_t variable, size_t row) const {
     return static_cast<uint32_t>(stored(columns()[schema_->variable_fields()[variable]], row));
   }
   int64_t stored(const Column& column, size_t row) const;
   void put(Column& column, size_t row, int64_t value);
-  static void note(Column& column, int64_t key);
+  static void update_bounds(Column& column, int64_t key);
 
   const Schema* schema_;
   uint32_t capacity_;
   uint32_t rows_ = 0;
-  uint32_t nulls_ = 0;   // offset of the NULL bytes
-  uint32_t places_ = 0;  // offset of where each row's texts begin; 0: no field has any
-  uint32_t texts_ = 0;   // offset of the texts
-  uint32_t texts_end_ = 0;
+  // Offsets from this object.
+  uint32_t nulls_ = 0;         // the NULL bytes
+  uint32_t text_offsets_ = 0;  // the array of the begins of each row's texts; 0: no field is a text
+  uint32_t texts_ = 0;         // the texts
+  uint32_t texts_end_ = 0;     // the place for the texts of the next row
 };
 
 class ThreadContext;
-/// A row that lies in columns, put together in the thread's memory.
+/// Assembles a row that lies in columns, in memory of the thread. Valid until the thread's epoch guard ends.
 Bytes gather_row(const Entry& entry, ThreadContext& thread);
-/// The row of an entry, wherever it lies: valid as long as the epoch guard that the thread is in.
+/// The row of an entry of any kind. Valid until the thread's epoch guard ends. Copies only a row that lies in columns.
 inline Bytes row_of(const Entry& entry, ThreadContext& thread) {
   return entry.kind != EntryKind::kColumns ? entry.row() : gather_row(entry, thread);
 }
-/// Its bytes.
+/// The size of the row of an entry of any kind, in bytes.
 inline size_t row_bytes(const Entry& entry) {
   return entry.kind == EntryKind::kColumns ? Columns::of(entry).row_bytes(Columns::row_of(entry)) : entry.row().size();
 }

@@ -7,22 +7,22 @@
 
 #include "common/memory/page_pool.h"
 #include "common/schema/order_key.h"
-#include "common/schema/random_schema.h"
 #include "common/schema/row.h"
+#include "common/testing/random_schema.h"
 #include "storage-node/src/log/table_log.h"
 #include "storage-node/src/log/thread_context.h"
 
 namespace loam::storage {
 namespace {
 
-/// A pool, and one page of it.
+/// A pool and one page from it.
 class ColumnsTest : public ::testing::Test {
  protected:
   static constexpr size_t kPage = size_t{256} << 10;
 
   Columns& lay_out(const ColumnWidths& widths, size_t rows, size_t text_bytes) {
-    page_ =
-        Page::open(pool_->allocate(kPage, Reserve::kWrite, Contents::kAnything), kPage, TableId(1), 1, Reserve::kWrite);
+    page_ = Page::open(pool_->allocate(kPage, Reserve::kWrite, BlockContents::kUninitialized), kPage, TableId(1), 1,
+                       Reserve::kWrite);
     return Columns::lay_out(*page_, widths, rows, text_bytes);
   }
   void release() { pool_->release(page_->block(), page_->size_bytes()); }
@@ -47,7 +47,7 @@ TEST_F(ColumnsTest, ModelOfRows) {
       texts += rows.back().size() - schema.fixed_size();
     }
     ASSERT_LE(ColumnWidths::page_overhead(schema) + count * widths.row_bytes() + texts, kPage)
-        << "as the test wants it";
+        << "the random row is valid";
     Columns& columns = lay_out(widths, count, texts);
     EXPECT_FALSE(columns.full());
     for (const Buffer& row : rows) columns.append(row);
@@ -87,7 +87,7 @@ TEST_F(ColumnsTest, ModelOfRows) {
   }
 }
 
-TEST_F(ColumnsTest, IntegersTakeWhatTheirRangeNeeds) {
+TEST_F(ColumnsTest, IntegersUseTheWidthOfTheirRange) {
   const Schema schema = Schema::make({{"a", FieldType::kInt64, false}, {"b", FieldType::kInt64, false}}).value();
   for (const auto& [low, high, width] :
        {std::tuple{INT64_C(1'000'000'000'000), INT64_C(1'000'000'000'255), 1u},
@@ -130,7 +130,7 @@ TEST(RowMemory, RowsStayUntilTheGuardEnds) {
     for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(static_cast<size_t>(*rows[i]), i);
     const std::vector<std::byte*> small = {rows[0], rows[2], rows[5]};
     if (round == 0) first = small;
-    EXPECT_EQ(small, first) << "memory is kept from guard to guard";
+    EXPECT_EQ(small, first) << "the next guard uses the same memory again";
   }
   const EpochGuard guard(thread);
   std::vector<std::byte*> many;

@@ -61,24 +61,24 @@ TEST(EntryTest, ResolvesAndJudgesThroughForwardPointers) {
   EXPECT_EQ(resolve_moved(original), copy);
   EXPECT_EQ(resolve_moved(copy), copy);
   EXPECT_EQ(resolve_moved(nullptr), nullptr);
-  // A claim after the move landed on the copy: the original is judged by it.
-  const Span span = judge(*original);
-  EXPECT_TRUE(span.alive);
-  EXPECT_EQ(span.valid_to, 9u);
-  EXPECT_TRUE(span.visible(Snapshot(Version(8)), 5));
-  EXPECT_FALSE(span.visible(Snapshot(Version(9)), 5));
-  EXPECT_FALSE(span.visible(Snapshot(Version(4)), 5));
+  // A writer claims the copy after the move. The copy decides about the original.
+  const Lifetime lifetime = lifetime_of(*original);
+  EXPECT_TRUE(lifetime.alive);
+  EXPECT_EQ(lifetime.valid_to, 9u);
+  EXPECT_TRUE(lifetime.visible(Snapshot(Version(8)), 5));
+  EXPECT_FALSE(lifetime.visible(Snapshot(Version(9)), 5));
+  EXPECT_FALSE(lifetime.visible(Snapshot(Version(4)), 5));
 }
 
 TEST(EntryTest, DeadReplacedAndPendingAreInvisibleToEverySnapshot) {
   Slab slab;
   const Snapshot all(Version(kOpen - 1));
-  EXPECT_FALSE(judge(*slab.make(0, 5, {kOpen, nullptr, EntryState::kDead})).visible(all, 5));
-  EXPECT_FALSE(judge(*slab.make(1, 5, {6, nullptr, EntryState::kReplaced})).visible(all, 5));
-  EXPECT_FALSE(judge(*slab.make(2, 5, {kPending, nullptr, EntryState::kLive})).visible(all, 5));
-  EXPECT_FALSE(judge(*slab.at(2)).newest());
-  EXPECT_TRUE(judge(*slab.make(3, 5, {kOpen, nullptr, EntryState::kLive})).visible(all, 5));
-  EXPECT_TRUE(judge(*slab.at(3)).newest());
+  EXPECT_FALSE(lifetime_of(*slab.make(0, 5, {kOpen, nullptr, EntryState::kDead})).visible(all, 5));
+  EXPECT_FALSE(lifetime_of(*slab.make(1, 5, {6, nullptr, EntryState::kReplaced})).visible(all, 5));
+  EXPECT_FALSE(lifetime_of(*slab.make(2, 5, {kPending, nullptr, EntryState::kLive})).visible(all, 5));
+  EXPECT_FALSE(lifetime_of(*slab.at(2)).newest());
+  EXPECT_TRUE(lifetime_of(*slab.make(3, 5, {kOpen, nullptr, EntryState::kLive})).visible(all, 5));
+  EXPECT_TRUE(lifetime_of(*slab.at(3)).newest());
 }
 
 }  // namespace

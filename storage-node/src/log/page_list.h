@@ -1,4 +1,4 @@
-// The pages of a table: immutable versions of a list, one after another (R18, R23).
+// The page list of a table: a sequence of immutable versions (R18, page retirement; R23, immutable page list).
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,12 @@
 
 namespace loam::storage {
 
-/// The pages that one query reads, pinned: none of them is freed before it is unpinned, whatever the compactor does.
-/// Head pages are among them; what is appended after the query joined is nothing that its snapshot sees.
+/// The pages that one query reads. They are pinned: the compactor frees none of them before it is unpinned.
 ///
-/// Owner: the query. Life: must end before the table's memory does (the table waits for pins). Threads: take() by one,
-/// unpin() by any thread, each page once. Move-only; the destructor unpins what is left.
+/// Head pages are among them. Entries that a writer appends after the query joined do not matter, because the snapshot
+/// of the query does not see them.
+/// Owner: the query. Life: ends before the memory of the table; a dropped table waits for the pins. Threads: one thread
+/// reads the pages; any thread may unpin, each page once. Move-only. The destructor unpins the rest.
 class PinnedPages {
  public:
   PinnedPages() = default;
@@ -28,15 +29,17 @@ class PinnedPages {
   PinnedPages& operator=(PinnedPages&& other) noexcept;
   ~PinnedPages() { unpin_all(); }
 
-  /// Number of the list's version.
+  /// The number of the version of the page list.
   uint64_t version() const { return version_; }
+  /// Pages of the version, the unpinned ones included.
   size_t size() const { return pages_.size(); }
-  /// Null once unpinned.
+  /// Page i, or null after its unpin().
   Page* operator[](size_t i) const { return pages_[i]; }
-  /// The query has passed page i and reads nothing of it any more.
+  /// Gives up page i: the query has passed it and reads it no more. A second call has no effect.
   void unpin(size_t i) {
     if (Page* const page = std::exchange(pages_[i], nullptr)) page->unpin();
   }
+  /// Gives up all pages that are still pinned.
   void unpin_all();
 
  private:
@@ -45,16 +48,18 @@ class PinnedPages {
   std::vector<Page*> pages_;
 };
 
-/// Role: says which pages make up the table, as one value that changes at one instant. Owner: the table. Threads:
-/// readers take the present version under an epoch guard, without a lock; publishers (a thread that opens a head page,
-/// the compactor) exclude each other by a lock, held for one copy of the list (8 bytes a page).
+/// The set of pages that make up a table, as one value that changes atomically.
+///
+/// Owner: the table. Threads: readers load the present version under an epoch guard, without a lock. Publishers (a
+/// thread that opens a head page, the compactor) exclude each other by a lock. A publisher holds it while it copies the
+/// list, 8 bytes a page.
 ///
 /// Invariants:
-/// 1. A version never changes; the next one replaces it by one store (the linearization point of joining and
-/// publishing).
-/// 2. A page and its rewrite are never in one version (R23).
-/// 3. Every entry that an index bucket or a link leads to lies in a page of the present version, or in a page that the
-///    compactor is still reading from or writing to.
+/// 1. A version never changes. The next version replaces it by one store, which is the linearization point of a
+///    publication; the load of the version is the linearization point of a query that joins.
+/// 2. No version contains both a page and its rewrite (R23).
+/// 3. Every entry that an index slot or a link leads to lies in a page of the present version, or in a page that the
+///    compactor is still reading or writing.
 class PageList {
  public:
   PageList();
@@ -62,28 +67,30 @@ class PageList {
   PageList(const PageList&) = delete;
   PageList& operator=(const PageList&) = delete;
 
-  /// Adds a head page. Allocates the new version. Caller holds an epoch guard.
+  /// Publishes a version with one head page more. Allocates the version. The caller holds an epoch guard.
   void add(EpochThread& thread, Page* page);
-  /// Takes the sources out and puts their targets in, at one instant.
+  /// Publishes a version in which `targets` replace `sources`. Every source must be in the present version. Allocates
+  /// the version and retires the old one. The caller holds an epoch guard.
   void replace(EpochThread& thread, std::span<Page* const> sources, std::span<Page* const> targets);
 
-  /// The present version with every page pinned: 10 ns a page. Caller holds an epoch guard.
+  /// Pins every page of the present version; costs 10 ns a page. Allocates. The caller holds an epoch guard.
   PinnedPages pin() const;
-  /// The present version's pages, valid as long as the caller's epoch guard.
-  std::span<Page* const> pages() const { return present().pages; }
-  uint64_t version() const { return present().number; }
+  /// The pages of the present version. Valid until the caller's epoch guard ends.
+  std::span<Page* const> pages() const { return current().pages; }
+  /// The number of the present version. The caller holds an epoch guard.
+  uint64_t version() const { return current().number; }
 
  private:
-  struct Version {
+  struct ListVersion {
     uint64_t number = 0;
     std::vector<Page*> pages;
   };
 
-  // Acquire: pairs with the release of the publisher's store.
-  const Version& present() const { return *present_.load(std::memory_order_acquire); }
+  // Acquire: pairs with the release of the publisher's store; the version and the page headers are visible.
+  const ListVersion& current() const { return *current_.load(std::memory_order_acquire); }
 
-  mutable Mutex mutex_;  // between publishers
-  Env::Atomic<Version*> present_;
+  mutable Mutex mutex_;  // excludes publishers from each other; guards no data
+  Env::Atomic<ListVersion*> current_;
 };
 
 }  // namespace loam::storage

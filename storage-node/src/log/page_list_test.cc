@@ -57,10 +57,10 @@ TEST_F(PageListTest, PinsHoldPageByPage) {
     other.unpin(0);
     EXPECT_FALSE(a->pinned());
     EXPECT_TRUE(b->pinned());
-    pinned.unpin(0);  // a second time: nothing
+    pinned.unpin(0);  // a second unpin has no effect
     EXPECT_FALSE(a->pinned());
   }
-  EXPECT_TRUE(b->pinned());  // by `other`; the first one's destructor unpinned its own
+  EXPECT_TRUE(b->pinned());  // `other` still pins it; the destructor of the first one has unpinned its own pages
   other = PinnedPages();
   EXPECT_FALSE(b->pinned());
 }

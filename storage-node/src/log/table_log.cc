@@ -1,3 +1,4 @@
+// Appending entries, and opening, sealing and releasing pages.
 #include "storage-node/src/log/table_log.h"
 
 #include <algorithm>
@@ -11,11 +12,11 @@
 namespace loam::storage {
 namespace {
 
-/// Size of a head page over the live bytes of a table that has outgrown neither. Fewer: small tables that are written
-/// often open pages all the time.
+/// A head page is at most this many times as large as the live bytes of its table. With a smaller factor, a small table
+/// that is written often opens a page again and again.
 constexpr size_t kHeadOverLive = 4;
-/// Bytes between an entry and the lines that are fetched for later ones: they arrive while a group of sixteen entries
-/// of common size is written, and find room in the first cache beside them.
+/// Distance from an appended entry to the free bytes that the append prefetches for later entries. The lines arrive
+/// while a group of sixteen entries of common size is written, and fit into the first-level cache beside that group.
 constexpr size_t kRoomAhead = 2048;
 
 }  // namespace
@@ -44,7 +45,7 @@ Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve 
 }
 
 Entry* TableLog::append_to_heads(ThreadContext& thread, Writer& writer, const EntryImage& image, Reserve reserve) {
-  // Cheapest claim first: reserves are for what does not fit elsewhere.
+  // The lowest class first: a reserve is used only for an entry that fits nowhere else.
   for (size_t c = 0; c <= static_cast<size_t>(reserve); ++c) {
     Page* head = writer.heads[c];
     if (head != nullptr) {
@@ -55,7 +56,7 @@ Entry* TableLog::append_to_heads(ThreadContext& thread, Writer& writer, const En
       if (c > 0) Env::probe("node.log.reserve_used");
       return append_to(*head, image);
     }
-    give_up_head(writer.heads[c]);
+    seal_full_head(writer.heads[c]);  // no page for this class: try the next one
   }
   Env::probe("node.log.no_space");
   return nullptr;
@@ -66,8 +67,8 @@ Entry* TableLog::append_to(Page& page, const EntryImage& image) {
   const size_t size = entry_size(row_bytes);
   Entry* const entry = page.room(size);
   if (entry == nullptr) return nullptr;
-  constexpr size_t kMostPadding = 16;  // one store, over whose first bytes header and row go
-  std::memset(reinterpret_cast<std::byte*>(entry) + size - kMostPadding, 0, kMostPadding);
+  constexpr size_t kMaxPadding = 16;  // zeroed by one store; the header and the row then overwrite its first bytes
+  std::memset(reinterpret_cast<std::byte*>(entry) + size - kMaxPadding, 0, kMaxPadding);
   entry->size_bytes = static_cast<uint32_t>(size);
   entry->kind = image.kind;
   entry->row_padding = static_cast<uint8_t>(size - sizeof(Entry) - row_bytes);
@@ -87,32 +88,34 @@ Page* TableLog::open_head(ThreadContext& thread, Writer& writer, Reserve reserve
   const auto c = static_cast<size_t>(reserve);
   const size_t least = std::max(Page::kMinPageBytes, std::bit_ceil(Page::kHeaderBytes + entry_bytes));
   const size_t most = reserve == Reserve::kWrite ? pool_.page_size() : options_.reserve_page_bytes;
-  size_t size = std::max(least, fitting(std::min(writer.next_bytes[c], std::min(most, pool_.page_size()))));
-  std::byte* block = pool_.allocate(size, reserve, Contents::kAnything);
+  size_t size = std::max(least, fit_page_bytes(std::min(writer.next_bytes[c], std::min(most, pool_.page_size()))));
+  std::byte* block = pool_.allocate(size, reserve, BlockContents::kUninitialized);
   if (block == nullptr && size > least) {
-    size = least;  // a remainder of a page may be left
-    block = pool_.allocate(size, reserve, Contents::kAnything);
+    size = least;  // the pool may still have a small block in a page that is already split
+    block = pool_.allocate(size, reserve, BlockContents::kUninitialized);
   }
   if (block == nullptr) return nullptr;
   writer.next_bytes[c] = size * 2;
-  // Relaxed: a number, nothing hangs on its order.
+  // Relaxed: the number is unique, and no other data depends on it.
   Page* const page =
       Page::open(block, size, table_, next_page_number_.fetch_add(1, std::memory_order_relaxed), reserve);
+  // Into the list before the first entry, so that no scan misses an entry (R22, fill mark before link).
   pages_.add(thread.epochs(), page);
   if (writer.heads[c] != nullptr) writer.heads[c]->seal();
   writer.heads[c] = page;
   return page;
 }
 
-void TableLog::give_up_head(Page*& head) {
+void TableLog::seal_full_head(Page*& head) {
   if (head == nullptr || head->garbage_bytes() <= head->room_bytes()) return;
-  Env::probe("node.log.full_head_given_up");
+  Env::probe("node.log.full_head_sealed");
   head->seal();
   head = nullptr;
 }
 
-/// At most `wanted`, and a few times the table's live bytes: a small table that is rewritten all the time stays small.
-size_t TableLog::fitting(size_t wanted) const {
+/// The size of the next head page: `wanted`, or less if the table has few live bytes. So a small table that is
+/// rewritten all the time stays small. Stops to count as soon as the live bytes justify `wanted`.
+size_t TableLog::fit_page_bytes(size_t wanted) const {
   size_t live = 0;
   for (const Page* const page : pages_.pages()) {
     const size_t used = page->used_bytes();
@@ -123,7 +126,7 @@ size_t TableLog::fitting(size_t wanted) const {
 }
 
 Page* TableLog::open_target(size_t size_bytes) {
-  std::byte* const block = pool_.allocate(size_bytes, Reserve::kCompactor, Contents::kAnything);
+  std::byte* const block = pool_.allocate(size_bytes, Reserve::kCompactor, BlockContents::kUninitialized);
   if (block == nullptr) return nullptr;
   // Relaxed: as in open_head().
   return Page::open(block, size_bytes, table_, next_page_number_.fetch_add(1, std::memory_order_relaxed),

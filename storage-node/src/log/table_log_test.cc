@@ -94,7 +94,7 @@ TEST_F(TableLogTest, ReservesAreNotForNormalWrites) {
   EXPECT_GT(fill(Reserve::kWrite), 0u);
   EXPECT_EQ(fill(Reserve::kWrite), 0u);
   const size_t before = log.pages().pages().size();
-  // One remove opens a page out of its reserve, which stays closed to writes.
+  // A remove opens a page from its reserve. Ordinary writes must not use that page.
   EXPECT_NE(log.append(me_, image(2, {}), Reserve::kRemove), nullptr);
   EXPECT_EQ(log.pages().pages().size(), before + 1);
   EXPECT_EQ(fill(Reserve::kWrite), 0u);
@@ -102,32 +102,33 @@ TEST_F(TableLogTest, ReservesAreNotForNormalWrites) {
   EXPECT_EQ(fill(Reserve::kRemove), 0u);
   EXPECT_GT(fill(Reserve::kUndo), 0u);
   EXPECT_EQ(fill(Reserve::kUndo), 0u);
-  EXPECT_NE(log.open_target(4096), nullptr) << "the compactor's reserve is left";
+  EXPECT_NE(log.open_target(4096), nullptr) << "other classes must not use the reserve of the compactor";
 }
 
 TEST_F(TableLogTest, AFullHeadOfGarbageIsSealedWhenNoPageCanFollowIt) {
   make_pool(8, 4096);
   TableLog log(TableId(1), {}, *pool_, 1);
   const EpochGuard guard(epoch_thread_);
-  const std::vector<std::byte> row(1500);  // two of them leave 864 bytes of a page
+  const std::vector<std::byte> row(1500);  // a page has 864 free bytes after two of them
   const auto append = [&] { return log.append(me_, image(1, row), Reserve::kWrite); };
   Page* head = nullptr;
   while (Entry* const entry = append()) head = Page::of(entry);
   ASSERT_NE(head, nullptr);
-  EXPECT_EQ(head->state(), PageState::kHead) << "nothing is won by giving it up";
+  EXPECT_EQ(head->state(), PageState::kHead) << "the head page has no garbage";
 
   head->add_garbage(800);
   EXPECT_EQ(append(), nullptr);
-  EXPECT_EQ(head->state(), PageState::kHead) << "smaller entries have more room in it than the compactor could gain";
+  EXPECT_EQ(head->state(), PageState::kHead) << "the free bytes of the head page exceed its garbage";
   EXPECT_NE(log.append(me_, image(2, {}), Reserve::kWrite), nullptr);
 
   head->add_garbage(100);
   EXPECT_EQ(append(), nullptr);
-  EXPECT_EQ(head->state(), PageState::kSealed) << "the compactor never takes a head";
-  EXPECT_EQ(log.append(me_, image(2, {}), Reserve::kWrite), nullptr) << "nothing is appended to a sealed page";
+  EXPECT_EQ(head->state(), PageState::kSealed)
+      << "the garbage exceeds the free bytes, and the compactor takes sealed pages only";
+  EXPECT_EQ(log.append(me_, image(2, {}), Reserve::kWrite), nullptr) << "a sealed page accepts no entry";
 }
 
-TEST_F(TableLogTest, WritersShareAHeadOnlyIfTheyAreToldTo) {
+TEST_F(TableLogTest, WritersShareHeadPagesOnlyByOption) {
   make_pool(16, 65536);
   EpochThread other_epochs(epochs_, "other");
   ThreadContext other(other_epochs, 1);
@@ -179,7 +180,7 @@ TEST_F(TableLogTest, TwoThreadsLoseNothingInSharedHeads) {
   EXPECT_EQ(log.check_invariants(), "");
 }
 
-/// Breaks an invariant and mends it again, one after the other.
+/// Breaks the invariants of the log one by one. Each test restores what it has broken.
 class TableLogCheckTest : public TableLogTest {
  protected:
   void SetUp() override {
@@ -216,13 +217,13 @@ TEST_F(TableLogCheckTest, SeesABrokenEntry) {
     expect_wrong(wrong > size ? "ends behind the fill mark" : "impossible size");
   }
   last.size_bytes = size - 32;
-  expect_wrong("ends behind the fill mark");  // the bytes that are left are no entry
+  expect_wrong("ends behind the fill mark");  // the remaining bytes are fewer than a header
   last.size_bytes = size;
   ++last.page_shift;
-  expect_wrong("does not find its page");
+  expect_wrong("the page size of another page");
   --last.page_shift;
   last.kind = EntryKind::kColumns;
-  expect_wrong("page of another kind");
+  expect_wrong("lies in a column page");
   last.kind = EntryKind::kPut;
 }
 
@@ -239,21 +240,21 @@ TEST_F(TableLogCheckTest, SeesGarbageThatIsNotCounted) {
   entries_[2]->kind = EntryKind::kPut;
 }
 
-TEST_F(TableLogCheckTest, SeesAHeadThatIsNoneAndAPageThatShouldBeOne) {
+TEST_F(TableLogCheckTest, SeesWrongStatesOfHeadPages) {
   Page* const sealed = Page::of(entries_.front());
   Page* const head = Page::of(entries_.back());
   head->set_state(PageState::kSealed);
-  expect_wrong("a head is in state 1");
+  expect_wrong("a head page is in state 1");
   head->set_state(PageState::kHead);
   sealed->set_state(PageState::kHead);
-  expect_wrong("no head is in state 0");
+  expect_wrong("a page without a writer is in state 0");
   sealed->set_state(PageState::kSealed);
   list({head}, {});
-  expect_wrong("a head is not in the page list");
+  expect_wrong("a head page is not in the page list");
   list({}, {head});
 }
 
-TEST_F(TableLogCheckTest, SeesForeignPagesAndNumbersThatAreThereTwice) {
+TEST_F(TableLogCheckTest, SeesPagesOfOtherTablesAndWrongNumbers) {
   std::byte* const block = pool_->allocate(4096, Reserve::kCompactor);
   const auto expect_wrong_page = [&](TableId table, uint64_t number, std::string_view what) {
     Page* const page = Page::open(block, 4096, table, number, Reserve::kWrite);
@@ -263,14 +264,14 @@ TEST_F(TableLogCheckTest, SeesForeignPagesAndNumbersThatAreThereTwice) {
     list({page}, {});
   };
   expect_wrong_page(TableId(2), 3, "page of another table");
-  expect_wrong_page(TableId(1), Page::of(entries_.front())->number(), "number is there twice");
-  expect_wrong_page(TableId(1), 3, "number of the future");
+  expect_wrong_page(TableId(1), Page::of(entries_.front())->number(), "two pages have one number");
+  expect_wrong_page(TableId(1), 3, "a number that was not given out");
   pool_->release(block, 4096);
 }
 
-TEST_F(TableLogCheckTest, SeesAnAllVisiblePageThatIsNot) {
+TEST_F(TableLogCheckTest, SeesAWrongAllVisibleMark) {
   Page* const page = log_->open_target(4096);
-  page->hold_columns(sizeof(Entry), 8);
+  page->init_columns(sizeof(Entry), 8);
   Entry* const entry = TableLog::append_to(*page, {EntryKind::kColumns, Key(9), Version(9), 1, {}, {}});
   page->seal();
   list({}, {page});
@@ -281,7 +282,7 @@ TEST_F(TableLogCheckTest, SeesAnAllVisiblePageThatIsNot) {
   page->clear_all_visible();
 }
 
-TEST_F(TableLogTest, PagesGoBackToThePool) {
+TEST_F(TableLogTest, ReturnsPagesToThePool) {
   make_pool(8, 65536);
   {
     TableLog log(TableId(1), {}, *pool_, 1);

@@ -1,4 +1,4 @@
-// What one thread of a storage node brings to every operation on its tables.
+// The state that a thread of a storage node passes to every operation on tables.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,13 @@
 
 namespace loam::storage {
 
-/// Role: one thread's identity towards tables: its epochs, and which of a table's head pages are its own. Owner: the
-/// thread, which alone uses it. Life: ends before its EpochThread.
+/// The identity of one thread towards tables: its epoch guard, its writer number, and memory for assembled rows.
+///
+/// The writer number selects the thread's head pages and counters in each table. Owner: the thread, which alone uses
+/// the object. Life: ends before its EpochThread.
 class ThreadContext {
  public:
-  /// `writer` is unique among the node's threads and below TableOptions::writers.
+  /// `writer` is unique among the threads of the node and below TableOptions::writers.
   ThreadContext(EpochThread& epochs, size_t writer) : epochs_(epochs), writer_(writer) {}
   ThreadContext(const ThreadContext&) = delete;
   ThreadContext& operator=(const ThreadContext&) = delete;
@@ -26,18 +28,22 @@ class ThreadContext {
   EpochThread& epochs() { return epochs_; }
   size_t writer() const { return writer_; }
 
-  /// Sequence of an entry that follows one with sequence `after` (0: none): higher than it and than all that this
-  /// thread gave before. So the entries of one key rise in the order of their writes, without a shared counter (R19).
+  /// The sequence number for an entry that follows an entry with number `after` (0: there is none).
+  ///
+  /// The number is higher than `after` and than all earlier numbers of this thread. So the numbers of one key rise in
+  /// the order of its writes, without a shared counter (R19, order by sequence).
   uint64_t next_sequence(uint64_t after) { return sequence_ = std::max(sequence_, after) + 1; }
 
-  /// Memory for a row that does not lie in the log in one piece; stays until the epoch guard that is under way ends.
-  /// Aligned as rows are. Small rows take memory that is kept from guard to guard, large ones allocate.
+  /// Memory for a row that must be assembled from columns. Valid until the present epoch guard ends; aligned like rows.
+  ///
+  /// Small rows use chunks that the object keeps from guard to guard. A large row allocates.
   std::byte* row_memory(size_t bytes) {
     LOAM_DCHECK(epochs_.inside(), "rows are read inside an epoch guard");
     constexpr size_t kAlignment = 8;
     constexpr size_t kChunkBytes = size_t{64} << 10;
     constexpr size_t kKeptChunks = 16;
     constexpr size_t kLargeRowBytes = kChunkBytes / 4;
+    // The first row of a guard: all rows of the previous guard are invalid, so their memory is free again.
     if (guard_ != epochs_.guards()) {
       guard_ = epochs_.guards();
       chunk_ = used_ = 0;
@@ -57,7 +63,7 @@ class ThreadContext {
   EpochThread& epochs_;
   const size_t writer_;
   uint64_t sequence_ = 0;
-  // Rows of the guard that is under way: chunks before chunk_ are full, of that one so much is used.
+  // The rows of guard number guard_. Chunks before chunk_ are full; the first used_ bytes of chunk_ are in use.
   uint64_t guard_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> chunks_;
   size_t chunk_ = 0;

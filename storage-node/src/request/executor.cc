@@ -13,26 +13,29 @@ using wire::Opcode;
 
 namespace {
 
-/// Requests that a repetition would execute again (R3).
-bool changes_something(Opcode opcode) {
+/// Returns whether a second execution of the request would do harm. Such requests go through the reply window (R3,
+/// idempotent requests within a session).
+bool is_mutation(Opcode opcode) {
   return opcode == Opcode::kWrite || opcode == Opcode::kRevert || opcode == Opcode::kPlainWrite;
 }
 
-/// Is answered, unlike those that accompany a scan.
-bool is_request(Opcode opcode) { return opcode != Opcode::kScanCredit && opcode != Opcode::kScanCancel; }
+/// Returns whether the request gets a reply of its own. Credits and cancels of a scan get none.
+bool expects_reply(Opcode opcode) { return opcode != Opcode::kScanCredit && opcode != Opcode::kScanCancel; }
 
-/// A kind that `message` may have; else kMalformed.
+/// kMalformed: a write of `message` has a kind that does not exist.
 Status check_kind(wire::WriteKind kind, Opcode message) {
   if (kind >= wire::WriteKind::kInsert && kind <= wire::WriteKind::kUpdateFields) return ok_status();
   return {StatusCode::kMalformed, std::string(wire::to_string(message)) + ": unknown kind of write"};
 }
 
-/// Of a table that is empty for want of memory (RegistryView::waiting).
-StatusCode answer_of_waiting(Opcode reply) {
+/// Returns the code for an operation on a deferred table (RegistryView::deferred): the table exists in the catalog and
+/// was not created here, because memory ran out. It is empty, so reads find no record and reverts have nothing to undo.
+StatusCode deferred_table_code(Opcode reply) {
   if (reply == Opcode::kRevertReply) return StatusCode::kOk;
   return reply == Opcode::kReadReply || reply == Opcode::kPlainReadReply ? StatusCode::kNotFound : StatusCode::kNoSpace;
 }
 
+/// The status of every request of a fenced session (R7, fence barrier).
 Status fenced_status(SessionId session) {
   return {StatusCode::kFenced,
           "session " + std::to_string(session.value) + " was ended by the commit manager; open a new one"};
@@ -40,7 +43,7 @@ Status fenced_status(SessionId session) {
 
 }  // namespace
 
-Executor::Executor(Registry& registry, SessionTable& sessions, ScanPort& scans, ThreadContext& thread,
+Executor::Executor(Registry& registry, SessionTable& sessions, ScanHandler& scans, ThreadContext& thread,
                    const ExecuteOptions& execution)
     : registry_(registry), sessions_(sessions), scans_(scans), thread_(thread), execution_(execution) {}
 
@@ -48,8 +51,10 @@ void Executor::run(Peer& peer, std::span<const Bytes> messages) {
   {
     const EpochGuard guard(thread_.epochs());
     view_ = &registry_.view();
-    serving_ = registry_.serving(Env::now_ns());
-    Env::pause_point("node.batch.begun");  // the batch goes on with the fences and the lease that it has seen by now
+    serving_status_ = registry_.check_serving(Env::now_ns());
+    // From here on the batch uses the fences and the lease that it has read, also if the control thread changes them.
+    // The barrier of R7 waits for the guard.
+    Env::pause_point("node.batch.begun");
     run_batch(peer, messages);
     view_ = nullptr;
   }
@@ -58,11 +63,12 @@ void Executor::run(Peer& peer, std::span<const Bytes> messages) {
 }
 
 void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
-  if (peer.attached() && !begin_session(peer, messages)) return;
+  if (peer.attached() && !lock_session(peer, messages)) return;
   Env::pause_point("node.batch.admitted");
   for (const Bytes message : messages) {
     Status status = decode(peer, message);
     if (status.ok()) continue;
+    // The requests before the faulty message were accepted: execute and answer them before the connection closes.
     execute_pending(peer);
     if (status.code() == StatusCode::kMalformed) counters_.malformed.add(1);
     peer.close(std::move(status));
@@ -72,10 +78,11 @@ void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
   if (session_lock_.owns_lock()) session_lock_.unlock();
 }
 
-bool Executor::begin_session(Peer& peer, std::span<const Bytes> messages) {
+bool Executor::lock_session(Peer& peer, std::span<const Bytes> messages) {
   NodeSession& session = *peer.session();
   session_lock_ = std::unique_lock(session.batch_lock());
   Status status;
+  // The fence comes first: a fenced session gets kFenced for every request, also over an older connection.
   if (view_->fences.fenced(session.id())) {
     status = fenced_status(session.id());
     Env::probe("node.request.late_fenced_refused");
@@ -84,9 +91,9 @@ bool Executor::begin_session(Peer& peer, std::span<const Bytes> messages) {
       ByteReader reader(message);
       wire::Envelope envelope;
       if (!wire::decode_envelope(reader, envelope).ok()) break;
-      if (is_request(envelope.opcode)) refuse(peer, envelope.sequence, status);
+      if (expects_reply(envelope.opcode)) refuse(peer, envelope.sequence, status);
     }
-  } else if (!session.speaks(peer.id())) {
+  } else if (!session.is_current(peer.id())) {
     Env::probe("node.request.of_older_connection");
     status = Status(StatusCode::kUnavailable, "a newer connection speaks for the session");
   } else {
@@ -101,21 +108,22 @@ Status Executor::decode(Peer& peer, Bytes message) {
   ByteReader reader(message);
   wire::Envelope envelope;
   LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
-  if (envelope.opcode == Opcode::kPing) return answer_ping(peer, envelope.sequence, reader);
+  if (envelope.opcode == Opcode::kPing) return reply_to_ping(peer, envelope.sequence, reader);
   if (envelope.opcode == Opcode::kAttach) return decode_attach(peer, envelope.sequence, reader);
   if (!peer.attached()) {
     return {StatusCode::kMalformed, "the first message to a storage node must be kAttach, not " +
                                         std::string(wire::to_string(envelope.opcode))};
   }
-  if (changes_something(envelope.opcode)) {
+  if (is_mutation(envelope.opcode)) {
     bool done = false;
-    LOAM_RETURN_IF_ERROR(look_up(peer, envelope.sequence, done));
+    LOAM_RETURN_IF_ERROR(check_duplicate(peer, envelope.sequence, done));
     if (done) return ok_status();
   }
-  if (!serving_.ok() && is_request(envelope.opcode)) {  // only now: what was executed before is answered as it was
+  if (!serving_status_.ok() &&
+      expects_reply(envelope.opcode)) {  // after the window: a repetition gets its first answer without a lease (R9)
     Env::probe("node.request.refused_unserved");
     counters_.refused.add(1);
-    refuse(peer, envelope.sequence, serving_);
+    refuse(peer, envelope.sequence, serving_status_);
     return ok_status();
   }
   switch (envelope.opcode) {
@@ -141,9 +149,9 @@ Status Executor::decode(Peer& peer, Bytes message) {
   }
 }
 
-Status Executor::look_up(Peer& peer, uint64_t sequence, bool& done) {
+Status Executor::check_duplicate(Peer& peer, uint64_t sequence, bool& done) {
   NodeSession& session = *peer.session();
-  if (!session.windowed()) {
+  if (!session.has_window()) {
     Status opened = sessions_.open_window(session);
     if (!opened.ok()) {
       done = true;
@@ -152,20 +160,20 @@ Status Executor::look_up(Peer& peer, uint64_t sequence, bool& done) {
     }
   }
   switch (session.window().look_up(sequence, reply_)) {
-    case wire::ReplyWindow::Found::kNew:
+    case wire::ReplyWindow::LookupResult::kNew:
       return ok_status();
-    case wire::ReplyWindow::Found::kRunning:
+    case wire::ReplyWindow::LookupResult::kRunning:
       Env::probe("node.request.twice_in_batch");
-      break;  // both came in this batch: it is answered once
-    case wire::ReplyWindow::Found::kAnswered:
+      break;  // both messages are in this batch, and the first one is answered
+    case wire::ReplyWindow::LookupResult::kAnswered:
       Env::probe("node.request.answered_from_window");
       send_reply(peer);
       break;
-    case wire::ReplyWindow::Found::kForgotten: {
+    case wire::ReplyWindow::LookupResult::kEvicted: {
       Env::probe("node.request.forgotten");
       Status forgotten(StatusCode::kUnknownOutcome, "request " + std::to_string(sequence) +
-                                                        " came again too late: whether it was executed is not known "
-                                                        "any more; open a new session");
+                                                        " was repeated too late: the storage node no longer knows "
+                                                        "whether it was executed; open a new session");
       refuse(peer, sequence, forgotten);
       return forgotten;
     }
@@ -178,15 +186,15 @@ Status Executor::look_up(Peer& peer, uint64_t sequence, bool& done) {
 Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::Attach attach;
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, attach));
-  if (attach.session.value == 0) return {StatusCode::kMalformed, "kAttach without a session"};
+  if (attach.session.value == 0) return {StatusCode::kMalformed, "kAttach names no session"};
   if (peer.attached() && peer.session()->id() != attach.session) {
-    return {StatusCode::kMalformed, "a connection that speaks for one session attaches to another"};
+    return {StatusCode::kMalformed, "kAttach names another session than the first kAttach of the connection"};
   }
   if (!registry_.in_service()) {
     refuse(peer, sequence, {StatusCode::kUnavailable, "the storage node is not registered yet; try again"});
     return ok_status();
   }
-  if (Status refused = registry_.admits(attach); !refused.ok()) {
+  if (Status refused = registry_.check_attach(attach); !refused.ok()) {
     refuse(peer, sequence, std::move(refused));
     return ok_status();
   }
@@ -197,8 +205,8 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
     refuse(peer, sequence, fenced);
     return fenced;
   }
-  if (peer.attached()) {  // it came twice
-    send(peer, sequence, wire::Attached{registry_.self()});
+  if (peer.attached()) {  // a repeated kAttach
+    send(peer, sequence, wire::AttachReply{registry_.self()});
     return ok_status();
   }
   auto session = sessions_.attach(attach.session, peer.id());
@@ -207,23 +215,24 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
     refuse(peer, sequence, session.status(), over ? 0 : kSessionRetryNs);
     return over ? session.status() : ok_status();
   }
-  // Waits for the batch that the session's former connection may have under way.
+  // The thread of the former connection may be executing a batch of the session; the lock waits for its end.
   session_lock_ = std::unique_lock((*session)->batch_lock());
   peer.attach(std::move(session).value());
-  send(peer, sequence, wire::Attached{registry_.self()});
+  send(peer, sequence, wire::AttachReply{registry_.self()});
   return ok_status();
 }
 
 Status Executor::decode_read(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, read_));
-  if (!admit(peer, sequence, read_.records.size()) || !fresh(peer, sequence, read_.snapshot)) return ok_status();
+  if (!check_operation_count(peer, sequence, read_.records.size()) || !check_snapshot(peer, sequence, read_.snapshot))
+    return ok_status();
   const Projection* projection = nullptr;
-  if (!take_projection(peer, sequence, read_.records, read_.projection, projection)) return ok_status();
+  if (!resolve_projection(peer, sequence, read_.records, read_.projection, projection)) return ok_status();
   Request& request = add_request(Opcode::kReadReply, sequence);
   request.projection = projection;
   PointOperation operation;
   operation.kind = PointKind::kGet;
-  operation.snapshot = keep(read_.snapshot);
+  operation.snapshot = retain_for_batch(read_.snapshot);
   add_each(request, read_.records, TableKind::kTransactional, operation);
   return ok_status();
 }
@@ -231,29 +240,31 @@ Status Executor::decode_read(Peer& peer, uint64_t sequence, ByteReader& reader) 
 Status Executor::decode_write(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, write_));
   for (const auto& write : write_.operations) LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kWrite));
-  if (!admit(peer, sequence, write_.operations.size()) || !fresh(peer, sequence, write_.snapshot)) return ok_status();
-  if (!under_way(peer, sequence, write_.transaction)) return ok_status();
+  if (!check_operation_count(peer, sequence, write_.operations.size()) ||
+      !check_snapshot(peer, sequence, write_.snapshot))
+    return ok_status();
+  if (!check_transaction_open(peer, sequence, write_.transaction)) return ok_status();
   Request& request = add_request(Opcode::kWriteReply, sequence);
   PointOperation operation;
   operation.transaction = write_.transaction;
-  operation.snapshot = keep(write_.snapshot);
+  operation.snapshot = retain_for_batch(write_.snapshot);
   for (const auto& write : write_.operations) {
-    const ServedTable* table = serve(request, write.record, TableKind::kTransactional);
-    if (table == nullptr || !take_row(request, *table, write, operation)) continue;
+    const ServedTable* table = resolve_table(request, write.record, TableKind::kTransactional);
+    if (table == nullptr || !set_row(request, *table, write, operation)) continue;
     const bool remove = write.kind == wire::WriteKind::kRemove;
     operation.kind = remove                                   ? PointKind::kRemove
                      : write.kind == wire::WriteKind::kInsert ? PointKind::kInsert
                                                               : PointKind::kUpdate;
     operation.table = table->table.get();
     operation.key = write.record.key;
-    if (record(peer, request, operation)) add(request, operation, 1);
+    if (append_intents(peer, request, operation)) add(request, operation, 1);
   }
   return ok_status();
 }
 
 Status Executor::decode_revert(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, revert_));
-  if (!admit(peer, sequence, revert_.records.size())) return ok_status();
+  if (!check_operation_count(peer, sequence, revert_.records.size())) return ok_status();
   Request& request = add_request(Opcode::kRevertReply, sequence);
   PointOperation operation;
   operation.kind = PointKind::kRevert;
@@ -265,9 +276,9 @@ Status Executor::decode_revert(Peer& peer, uint64_t sequence, ByteReader& reader
 
 Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_read_));
-  if (!admit(peer, sequence, plain_read_.records.size())) return ok_status();
+  if (!check_operation_count(peer, sequence, plain_read_.records.size())) return ok_status();
   const Projection* projection = nullptr;
-  if (!take_projection(peer, sequence, plain_read_.records, plain_read_.projection, projection)) return ok_status();
+  if (!resolve_projection(peer, sequence, plain_read_.records, plain_read_.projection, projection)) return ok_status();
   Request& request = add_request(Opcode::kPlainReadReply, sequence);
   request.projection = projection;
   PointOperation operation;
@@ -279,24 +290,25 @@ Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& re
 Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_write_));
   for (const auto& write : plain_write_.operations) LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kPlainWrite));
-  if (!admit(peer, sequence, plain_write_.operations.size())) return ok_status();
-  if (!intents_allowed(peer, sequence, plain_write_)) return ok_status();
+  if (!check_operation_count(peer, sequence, plain_write_.operations.size())) return ok_status();
+  if (!check_intents(peer, sequence, plain_write_)) return ok_status();
   Request& request = add_request(Opcode::kPlainWriteReply, sequence);
   for (const auto& write : plain_write_.operations) {
     PointOperation operation;
-    const ServedTable* table = serve(request, write.record, TableKind::kNonTransactional);
-    if (table == nullptr || !take_row(request, *table, write, operation)) continue;
+    const ServedTable* table = resolve_table(request, write.record, TableKind::kNonTransactional);
+    if (table == nullptr || !set_row(request, *table, write, operation)) continue;
     const bool remove = write.kind == wire::WriteKind::kRemove;
     operation.kind = remove ? PointKind::kPlainRemove : PointKind::kPlainPut;
-    operation.reserve = table->granted(write.reserve);
+    operation.reserve = table->allowed_reserve(write.reserve);
     operation.table = table->table.get();
     operation.key = write.record.key;
     operation.expected = write.kind == wire::WriteKind::kInsert ? Version() : write.expected;
     const std::vector<wire::IndexIntent>& intents = plain_write_.intents;
     if (!intents.empty() && !table->info.index) {
-      explain(request, request.slots, table->info.id, "it is no index, so its writes carry no changes of one");
+      set_error_detail(request, request.item_count, table->info.id,
+                       "the table is no index, so its writes must not carry index changes");
       add(request, StatusCode::kInvalidArgument);
-    } else if (intents.empty() || record(peer, request, table->info.id, intents)) {
+    } else if (intents.empty() || append_intents(peer, request, table->info.id, intents)) {
       add(request, operation, static_cast<uint32_t>(intents.size()));
     }
   }
@@ -306,10 +318,11 @@ Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& r
 Status Executor::decode_intents(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::Intents ask;
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, ask));
-  // What stands before it in this batch is answered first. Then the session's lock is given away: this thread holds one
-  // session's lock at a time, so two sessions that ask for each other's intents do not wait for each other.
+  // First answer the requests before it in this batch. Then release the session's lock: a thread holds the lock of one
+  // session at a time, so two sessions that ask for each other's intents do not deadlock.
   execute_pending(peer);
   session_lock_.unlock();
+  // One publication for the whole page, read inside the batch: the page names no intent that it covers (R5).
   const Publication& publication = registry_.publication();
   IntentPage page(kMaxIntentPageBytes, kMaxIntentPageBlocks);
   wire::IntentsReply reply;
@@ -329,7 +342,8 @@ Status Executor::decode_intents(Peer& peer, uint64_t sequence, ByteReader& reade
   reply.epoch = publication.cm_epoch;
   reply.publication = publication.number;
   session_lock_.lock();
-  if (!peer.session()->speaks(peer.id())) {
+  // Another connection may have attached while the lock was free. The batch then must not continue for the session.
+  if (!peer.session()->is_current(peer.id())) {
     Env::probe("node.intents.asked_by_older_connection");
     return {StatusCode::kUnavailable, "a newer connection speaks for the session"};
   }
@@ -352,7 +366,7 @@ Status Executor::decode_scan(Peer& peer, const wire::Envelope& envelope, ByteRea
   }
   wire::Scan scan;
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, scan));
-  // Writes that stand before the scan in this batch are in the page list that the query takes.
+  // Execute the writes before the scan in this batch first, so that the page list which the query pins has them.
   execute_pending(peer);
   Status started = scans_.start(peer, envelope.sequence, std::move(scan));
   if (!started.ok()) send(peer, envelope.sequence, scan_done(std::move(started)));
@@ -364,14 +378,14 @@ Executor::Request& Executor::add_request(Opcode reply, uint64_t sequence) {
   Request& request = requests_[requests_used_++];
   request.reply = reply;
   request.sequence = sequence;
-  request.first_slot = slots_.size();
-  request.slots = 0;
+  request.first_item = items_.size();
+  request.item_count = 0;
   request.projection = nullptr;
   request.detail.clear();
   return request;
 }
 
-bool Executor::admit(Peer& peer, uint64_t sequence, size_t operations) {
+bool Executor::check_operation_count(Peer& peer, uint64_t sequence, size_t operations) {
   if (operations <= wire::kMaxOperations) return true;
   refuse(peer, sequence,
          {StatusCode::kInvalidArgument, std::to_string(operations) + " operations in one request, more than " +
@@ -379,7 +393,7 @@ bool Executor::admit(Peer& peer, uint64_t sequence, size_t operations) {
   return false;
 }
 
-bool Executor::fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
+bool Executor::check_snapshot(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
   if (registry_.publication().covers(snapshot)) return true;
   Env::probe("node.request.snapshot_too_old");
   refuse(peer, sequence,
@@ -388,40 +402,41 @@ bool Executor::fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
   return false;
 }
 
-bool Executor::under_way(Peer& peer, uint64_t sequence, TransactionId id) {
+bool Executor::check_transaction_open(Peer& peer, uint64_t sequence, TransactionId id) {
   if (!registry_.publication().later.visible(Version(id.value))) return true;
-  refuse(peer, sequence, {StatusCode::kInvalidArgument, "transaction " + std::to_string(id.value) + " is over"});
+  refuse(peer, sequence,
+         {StatusCode::kInvalidArgument, "transaction " + std::to_string(id.value) + " is already complete"});
   return false;
 }
 
-bool Executor::intents_allowed(Peer& peer, uint64_t sequence, const wire::PlainWrite& write) {
+bool Executor::check_intents(Peer& peer, uint64_t sequence, const wire::PlainWrite& write) {
   if (write.intents.empty()) return true;
-  if (!admit(peer, sequence, write.intents.size())) return false;
+  if (!check_operation_count(peer, sequence, write.intents.size())) return false;
   if (write.operations.size() != 1) {
     refuse(peer, sequence,
-           {StatusCode::kInvalidArgument, "changes of an index go with exactly one write, not with " +
+           {StatusCode::kInvalidArgument, "a request with index changes must have exactly one write, not " +
                                               std::to_string(write.operations.size()) + "; send a request for each"});
     return false;
   }
   for (const wire::IndexIntent& intent : write.intents) {
-    if (!under_way(peer, sequence, intent.transaction)) return false;
+    if (!check_transaction_open(peer, sequence, intent.transaction)) return false;
     if (intent.key.size() <= kMaxIntentKeyBytes) continue;
     refuse(peer, sequence,
-           {StatusCode::kInvalidArgument, "a change of an index with a key of " + std::to_string(intent.key.size()) +
+           {StatusCode::kInvalidArgument, "an index change has a key of " + std::to_string(intent.key.size()) +
                                               " bytes, more than " + std::to_string(kMaxIntentKeyBytes)});
     return false;
   }
   return true;
 }
 
-bool Executor::record(Peer& peer, Request& request, const PointOperation& operation) {
+bool Executor::append_intents(Peer& peer, Request& request, const PointOperation& operation) {
   if (peer.session()->intents().append(operation.transaction, operation.table->id(), operation.key)) return true;
   counters_.intents_refused.add(1);
   add(request, StatusCode::kOverloaded);
   return false;
 }
 
-bool Executor::record(Peer& peer, Request& request, TableId index, std::span<const wire::IndexIntent> changes) {
+bool Executor::append_intents(Peer& peer, Request& request, TableId index, std::span<const wire::IndexIntent> changes) {
   if (peer.session()->intents().append(index, changes)) return true;
   counters_.intents_refused.add(1);
   add(request, StatusCode::kOverloaded);
@@ -431,7 +446,7 @@ bool Executor::record(Peer& peer, Request& request, TableId index, std::span<con
 void Executor::add_each(Request& request, std::span<const wire::RecordId> records, TableKind kind,
                         PointOperation& operation, StatusCode if_dropped) {
   for (const wire::RecordId& record : records) {
-    const ServedTable* table = serve(request, record, kind, if_dropped);
+    const ServedTable* table = resolve_table(request, record, kind, if_dropped);
     if (table == nullptr) continue;
     operation.table = table->table.get();
     operation.key = record.key;
@@ -439,10 +454,10 @@ void Executor::add_each(Request& request, std::span<const wire::RecordId> record
   }
 }
 
-const ServedTable* Executor::serve(Request& request, const wire::RecordId& record, TableKind kind,
-                                   StatusCode if_dropped) {
+const ServedTable* Executor::resolve_table(Request& request, const wire::RecordId& record, TableKind kind,
+                                           StatusCode if_dropped) {
   const std::shared_ptr<ServedTable>* table = view_->find(record.table);
-  const wire::TableInfo* info = table == nullptr ? view_->find_waiting(record.table) : &(*table)->info;
+  const wire::TableInfo* info = table == nullptr ? view_->find_deferred(record.table) : &(*table)->info;
   if (info == nullptr) {
     add(request, if_dropped);
   } else if (info->kind != kind) {
@@ -450,7 +465,7 @@ const ServedTable* Executor::serve(Request& request, const wire::RecordId& recor
   } else if (!view_->owns(record.table, record.key)) {
     add(request, StatusCode::kWrongShard);
   } else if (table == nullptr) {
-    add(request, answer_of_waiting(request.reply));
+    add(request, deferred_table_code(request.reply));
   } else {
     return table->get();
   }
@@ -458,18 +473,18 @@ const ServedTable* Executor::serve(Request& request, const wire::RecordId& recor
 }
 
 void Executor::add(Request& request, StatusCode code) {
-  slots_.push_back({kNotRun, code, 0});
-  ++request.slots;
+  items_.push_back({kNotRun, code, 0});
+  ++request.item_count;
 }
 
 void Executor::add(Request& request, const PointOperation& operation, uint32_t intents) {
-  slots_.push_back({operations_.size(), StatusCode::kOk, intents});
+  items_.push_back({operations_.size(), StatusCode::kOk, intents});
   operations_.push_back(operation);
-  ++request.slots;
+  ++request.item_count;
 }
 
 template <class Write>
-bool Executor::take_row(Request& request, const ServedTable& table, const Write& write, PointOperation& operation) {
+bool Executor::set_row(Request& request, const ServedTable& table, const Write& write, PointOperation& operation) {
   operation.row = write.row;
   operation.projection = nullptr;
   if (write.kind == wire::WriteKind::kRemove) return true;
@@ -478,36 +493,36 @@ bool Executor::take_row(Request& request, const ServedTable& table, const Write&
     valid = validate_row(table.info.schema, write.row);
   } else if (auto projection = Projection::make(table.info.schema, write.projection); projection.ok()) {
     valid = validate_row(*projection, write.row);
-    operation.projection = keep(*projection);
+    operation.projection = retain_for_batch(*projection);
   } else {
     valid = projection.status();
   }
   if (valid.ok()) return true;
-  explain(request, request.slots, table.info.id, valid.message());
+  set_error_detail(request, request.item_count, table.info.id, valid.message());
   add(request, StatusCode::kInvalidArgument);
   return false;
 }
 
-void Executor::explain(Request& request, size_t index, TableId table, std::string_view what) {
+void Executor::set_error_detail(Request& request, size_t index, TableId table, std::string_view what) {
   if (!request.detail.empty()) return;
   request.detail = "operation " + std::to_string(index) + " on table " + (*view_->find(table))->info.name + ": ";
   request.detail.append(what);
 }
 
-bool Executor::take_projection(Peer& peer, uint64_t sequence, const std::vector<wire::RecordId>& records,
-                               FieldNumbers numbers, const Projection*& projection) {
+bool Executor::resolve_projection(Peer& peer, uint64_t sequence, const std::vector<wire::RecordId>& records,
+                                  FieldNumbers numbers, const Projection*& projection) {
   if (numbers.empty() || records.empty()) return true;
   const TableId id = records[0].table;
   if (!std::all_of(records.begin(), records.end(), [id](const wire::RecordId& r) { return r.table == id; })) {
     refuse(peer, sequence,
-           {StatusCode::kInvalidArgument, "a read that names fields is of one table; send a request for each"});
+           {StatusCode::kInvalidArgument, "a read that names fields must be of one table; send a request for each"});
     return false;
   }
   const std::shared_ptr<ServedTable>* table = view_->find(id);
-  if (table == nullptr) return true;  // no record of it is found, either
+  if (table == nullptr) return true;  // resolve_table() refuses each of its records
   const auto made = Projection::make((*table)->info.schema, numbers);
   if (made.ok()) {
-    projection = keep(*made);
+    projection = retain_for_batch(*made);
     return true;
   }
   refuse(peer, sequence,
@@ -515,14 +530,14 @@ bool Executor::take_projection(Peer& peer, uint64_t sequence, const std::vector<
   return false;
 }
 
-const Projection* Executor::keep(const Projection& projection) {
+const Projection* Executor::retain_for_batch(const Projection& projection) {
   if (projections_used_ == projections_.size()) projections_.push_back(projection);
   Projection& kept = projections_[projections_used_++];
   kept = projection;
   return &kept;
 }
 
-const Snapshot* Executor::keep(Snapshot& snapshot) {
+const Snapshot* Executor::retain_for_batch(Snapshot& snapshot) {
   if (snapshots_used_ == snapshots_.size()) snapshots_.push_back(std::make_unique<Snapshot>());
   Snapshot& kept = *snapshots_[snapshots_used_++];
   std::swap(kept, snapshot);
@@ -534,23 +549,25 @@ void Executor::execute_pending(Peer& peer) {
   execute(thread_, operations_, execution_);
   counters_.operations.add(operations_.size());
   counters_.appends.add(static_cast<uint64_t>(std::ranges::count_if(operations_, appends)));
-  if (IntentList& list = peer.session()->intents(); list.touched()) settle_intents(list);
-  for (size_t i = 0; i < requests_used_; ++i) answer(peer, requests_[i]);
+  // Before the replies (R5): no client learns of a write whose intent may still be removed.
+  if (IntentList& list = peer.session()->intents(); list.in_batch()) finish_intent_batch(list);
+  for (size_t i = 0; i < requests_used_; ++i) reply_to(peer, requests_[i]);
   operations_.clear();
-  slots_.clear();
+  items_.clear();
   requests_used_ = snapshots_used_ = projections_used_ = 0;
 }
 
-void Executor::settle_intents(IntentList& list) {
-  const auto failed = [this](const Slot& slot) {
-    return slot.intents != 0 && operations_[slot.operation].code != StatusCode::kOk;
+void Executor::finish_intent_batch(IntentList& list) {
+  const auto failed = [this](const RequestItem& item) {
+    return item.intents != 0 && operations_[item.operation].code != StatusCode::kOk;
   };
-  if (std::ranges::any_of(slots_, failed)) {
+  // The list takes one outcome for each intent. An operation on an index may have several.
+  if (std::ranges::any_of(items_, failed)) {
     failed_.clear();
-    for (const Slot& slot : slots_) failed_.insert(failed_.end(), slot.intents, failed(slot));
-    list.take_back(failed_);
+    for (const RequestItem& item : items_) failed_.insert(failed_.end(), item.intents, failed(item));
+    list.remove_failed(failed_);
   }
-  list.settle(registry_.publication());
+  list.end_batch(registry_.publication());
 }
 
 }  // namespace loam::storage

@@ -1,14 +1,14 @@
-// Requests that name fields: reads of some, updates of some.
-#include "common/schema/random_schema.h"
+// Reads and updates that name some fields of a table.
+#include "common/testing/random_schema.h"
 #include "storage-node/src/request/executor.h"
-#include "storage-node/src/request/node_fixture.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
 
 using wire::WriteKind;
 
-/// Beside the fixture's tables: "people" (transactional) and "loam.people" (non-transactional).
+/// Adds two tables to those of the fixture: "people" (transactional) and "loam.people" (non-transactional).
 class ExecutorFieldsTest : public NodeFixture {
  protected:
   static constexpr TableId kPeople{3};
@@ -30,7 +30,7 @@ class ExecutorFieldsTest : public NodeFixture {
   Buffer whole(int64_t id, std::string_view name, const Value& photo = Value::null()) const {
     return loam::testing::build_row(people_, {Value::int64(id), Value::text(name), Value::null(), photo});
   }
-  /// The schema of which rows of these fields are whole rows.
+  /// Returns a schema that has these fields alone, so that a projected row is a whole row of it.
   Schema only(const std::vector<uint16_t>& numbers) const { return loam::testing::projected_schema(people_, numbers); }
   void insert(uint64_t key, const Buffer& row) {
     run(peer, std::pair(++sequence_,
@@ -53,7 +53,7 @@ class ExecutorFieldsTest : public NodeFixture {
   uint64_t sequence_ = 1'000;
 };
 
-TEST_F(ExecutorFieldsTest, AReadBringsTheFieldsThatItNames) {
+TEST_F(ExecutorFieldsTest, ReadReturnsTheNamedFields) {
   insert(1, whole(7, "Ada"));
   insert(2, whole(8, "Bob", Value::blob(Buffer(3'000))));
   const std::vector<uint16_t> numbers = {1, 0};
@@ -74,7 +74,7 @@ TEST_F(ExecutorFieldsTest, AReadBringsTheFieldsThatItNames) {
   for (const Buffer& message : peer.sent) EXPECT_TRUE(message.size() < 100 || message.size() > 3'000);
 }
 
-TEST_F(ExecutorFieldsTest, WrongFieldsAreRefusedWithTheReason) {
+TEST_F(ExecutorFieldsTest, InvalidFieldsAreRefusedWithAReason) {
   insert(1, whole(7, "Ada"));
   const auto read = [&](std::vector<wire::RecordId> records, const std::vector<uint16_t>& numbers) {
     run(peer, std::pair(++sequence_, wire::Read{Snapshot(Version(20)), std::move(records), FieldNumbers(numbers)}));
@@ -84,7 +84,7 @@ TEST_F(ExecutorFieldsTest, WrongFieldsAreRefusedWithTheReason) {
   EXPECT_EQ(read({person(1)}, {2, 2}), "table people, fields: 'age' is named twice");
   EXPECT_EQ(read({person(1)}, {0, 1, 2, 3, 1}), "table people, fields: 5 are named, and there are 4");
   EXPECT_EQ(read({person(1), {kAccounts, Key(1)}}, {0}),
-            "a read that names fields is of one table; send a request for each");
+            "a read that names fields must be of one table; send a request for each");
   const std::vector<uint16_t> unknown = {77};
   run(peer, std::pair(uint64_t{1}, wire::PlainRead{{plain(1)}, FieldNumbers(unknown)}),
       std::pair(uint64_t{2}, wire::Read{Snapshot(Version(20)), {{TableId(99), Key(1)}}, FieldNumbers(unknown)}));
@@ -93,7 +93,7 @@ TEST_F(ExecutorFieldsTest, WrongFieldsAreRefusedWithTheReason) {
   EXPECT_TRUE(peer.closed.ok()) << "none of these ends the connection";
 }
 
-TEST_F(ExecutorFieldsTest, AnUpdateChangesTheFieldsThatItNames) {
+TEST_F(ExecutorFieldsTest, UpdateChangesTheNamedFields) {
   insert(1, whole(7, "Ada", Value::blob(as_bytes("jpeg"))));
   const std::vector<uint16_t> numbers = {2, 1};
   const Buffer part = loam::testing::build_row(only(numbers), {Value::int16(36), Value::text("Augusta Ada")});
@@ -115,7 +115,7 @@ TEST_F(ExecutorFieldsTest, AnUpdateChangesTheFieldsThatItNames) {
   EXPECT_EQ(as_text(row.blob(3)), "jpeg");
 }
 
-TEST_F(ExecutorFieldsTest, EachWrongUpdateGetsItsCodeAndTheFirstItsReason) {
+TEST_F(ExecutorFieldsTest, InvalidUpdatesGetACodeEachAndOneReason) {
   insert(1, whole(7, "Ada", Value::blob(Buffer(40'000))));
   const std::vector<uint16_t> photo = {3}, name = {1}, twice = {1, 1};
   const Buffer large = loam::testing::build_row(only(name), {Value::text(std::string(40'000, 'x'))});
@@ -157,7 +157,7 @@ TEST_F(ExecutorFieldsTest, PlainUpdatesNameTheVersion) {
   EXPECT_EQ(RowView(people_, peer.answer<wire::PlainReadReply>(5).results[0].row).int64(0), 7);
 }
 
-TEST_F(ExecutorFieldsTest, TheLimitOfAnAnswerCountsWhatIsSent) {
+TEST_F(ExecutorFieldsTest, ReplyLimitCountsProjectedBytes) {
   const Buffer photo(62'000);
   for (uint64_t key = 0; key < 72; ++key) insert(key, whole(static_cast<int64_t>(key), "x", Value::blob(photo)));
   const std::vector<uint16_t> id = {0}, photos = {3};

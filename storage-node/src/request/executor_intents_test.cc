@@ -1,10 +1,11 @@
-// What the executor remembers of open transactions, and names to recovery (R5, R8).
+// The intents that the executor records for open transactions and returns to recovery (R5, intents before answers; R8,
+// recovery).
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "storage-node/src/request/executor.h"
-#include "storage-node/src/request/node_fixture.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -32,7 +33,7 @@ class ExecutorIntentsTest : public NodeFixture {
     run(peer, std::pair(++sequence_, write));
     return peer.answer<wire::WriteReply>(sequence_).results.at(0).code;
   }
-  /// Swaps node 1 of the index, with these changes.
+  /// Swaps tree node 1 of the index in a request that carries these changes.
   wire::PlainWrite swap(Version expected, std::vector<wire::IndexIntent> changes) const {
     const WriteKind kind = expected == Version() ? WriteKind::kInsert : WriteKind::kUpdate;
     return {{{kind, {}, node(1), expected, bytes_}}, std::move(changes)};
@@ -57,10 +58,10 @@ class ExecutorIntentsTest : public NodeFixture {
   const Buffer bytes_ = row(1);
   RecordingPeer peer{1};
   uint64_t sequence_ = 0;
-  Snapshot newest_{Version(10)};  // what a snapshot that is taken now sees
+  Snapshot newest_{Version(10)};  // the snapshot of a transaction that begins now
 };
 
-TEST_F(ExecutorIntentsTest, NamesEveryKindOfWrite) {
+TEST_F(ExecutorIntentsTest, RecordsIntentsOfEveryKindOfWrite) {
   EXPECT_EQ(write(insert(11, 1)), StatusCode::kOk);
   publish(2, Snapshot(Version(11)));
   const Buffer balance = row(7);
@@ -83,14 +84,14 @@ TEST_F(ExecutorIntentsTest, NamesEveryKindOfWrite) {
                 .code,
             StatusCode::kOk);
   const std::vector<Intent> expected = {written(14, 1),
-                                        {Intent::Kind::kTake, TransactionId(14), kIndex, Key(1), false, "one"},
-                                        {Intent::Kind::kGive, TransactionId(15), kIndex, Key(2), true, "two"}};
+                                        {Intent::Kind::kIndexRemove, TransactionId(14), kIndex, Key(1), false, "one"},
+                                        {Intent::Kind::kIndexInsert, TransactionId(15), kIndex, Key(2), true, "two"}};
   EXPECT_EQ(intents(), expected);
   EXPECT_EQ(intents(5), expected);
   EXPECT_TRUE(intents(6).empty());
 }
 
-TEST_F(ExecutorIntentsTest, WritesThatFailLeaveNone) {
+TEST_F(ExecutorIntentsTest, FailedWritesLeaveNoIntent) {
   ASSERT_EQ(write(insert(11, 1)), StatusCode::kOk);
   const Buffer bad(3, std::byte{1});
   const wire::Write mixed{TransactionId(12),
@@ -117,7 +118,7 @@ TEST_F(ExecutorIntentsTest, WritesThatFailLeaveNone) {
   EXPECT_EQ(intents().size(), 5u);
 }
 
-TEST_F(ExecutorIntentsTest, ChangesOfAnIndexGoWithOneWriteOfAnIndex) {
+TEST_F(ExecutorIntentsTest, IndexChangesNeedExactlyOneWriteOfAnIndex) {
   const wire::IndexIntent change{TransactionId(11), Key(1), false, false, "k"};
   wire::PlainWrite two = swap({}, {change});
   two.operations.push_back({WriteKind::kInsert, {}, node(2), {}, bytes_});
@@ -137,14 +138,14 @@ TEST_F(ExecutorIntentsTest, ChangesOfAnIndexGoWithOneWriteOfAnIndex) {
   EXPECT_TRUE(intents().empty());
 }
 
-TEST_F(ExecutorIntentsTest, ARepetitionThatIsAnsweredFromTheWindowRecordsNothing) {
+TEST_F(ExecutorIntentsTest, RepetitionFromTheReplyWindowAppendsNoIntent) {
   run(peer, std::pair(uint64_t{7}, insert(11, 1)), std::pair(uint64_t{7}, insert(11, 1)));
   run(peer, std::pair(uint64_t{7}, insert(11, 1)));
   EXPECT_EQ(executor->counters().repeated.read(), 2u);
   EXPECT_EQ(intents(), std::vector<Intent>{written(11, 1)});
 }
 
-TEST_F(ExecutorIntentsTest, OutliveTheConnectionTheEntryAndTheFence) {
+TEST_F(ExecutorIntentsTest, IntentsOutliveConnectionEntryAndFence) {
   ASSERT_EQ(write(insert(11, 1)), StatusCode::kOk);
   sessions.detach(peer.session(), peer.id());
   EXPECT_EQ(intents(5).size(), 1u);
@@ -162,7 +163,7 @@ TEST_F(ExecutorIntentsTest, OutliveTheConnectionTheEntryAndTheFence) {
   EXPECT_TRUE(intents(5).empty());
 }
 
-TEST_F(ExecutorIntentsTest, GoByPublicationAlsoBehindAnOpenOne) {
+TEST_F(ExecutorIntentsTest, CoveredIntentsAreDroppedBehindAnOpenTransaction) {
   for (uint64_t id = 11; id <= 14; ++id) ASSERT_EQ(write(insert(id, id)), StatusCode::kOk);
   complete_but(2, 13, {Version(12)});
   const std::vector<Intent> expected = {written(12, 12), written(14, 14)};
@@ -171,7 +172,7 @@ TEST_F(ExecutorIntentsTest, GoByPublicationAlsoBehindAnOpenOne) {
   older.cm_epoch = 0;
   registry->publish(*epoch_thread, older);
   EXPECT_EQ(intents(), expected) << "a publication of a lower epoch";
-  // The space comes back, too: here by the sweep when the list has doubled.
+  // The blocks are released, too: here by the sweep when the list has doubled.
   for (uint64_t id = 15; id < 4'000; ++id) {
     run(peer, std::pair(++sequence_, insert(id, id)));
     complete_but(id, id, {Version(12)});
@@ -180,7 +181,7 @@ TEST_F(ExecutorIntentsTest, GoByPublicationAlsoBehindAnOpenOne) {
   EXPECT_LT(sessions.intents(), 2 * kMinIntentsToSweep);
 }
 
-TEST_F(ExecutorIntentsTest, ARevertTakesNoneAway) {
+TEST_F(ExecutorIntentsTest, RevertKeepsTheIntents) {
   ASSERT_EQ(write(insert(11, 1)), StatusCode::kOk);
   run(peer, std::pair(++sequence_, wire::Revert{TransactionId(11), {account(1)}}));
   EXPECT_EQ(intents(), std::vector<Intent>{written(11, 1)}) << "to revert it again does no harm";
@@ -215,13 +216,13 @@ TEST_F(ExecutorIntentsTest, WithoutRoomAWriteIsNotExecuted) {
   many.transaction = TransactionId(12);
   for (auto& operation : many.operations) operation.record.key.value += 1'000;
   many.snapshot = Snapshot(Version(11));
-  run(client, std::pair(uint64_t{5}, many));  // its refusal makes the room for the next try
+  run(client, std::pair(uint64_t{5}, many));  // the refusal makes end_batch() sweep, so the next try finds room
   run(client, std::pair(uint64_t{6}, many));
   EXPECT_EQ(ok(6), 168);
   executor.reset();
 }
 
-TEST_F(ExecutorIntentsTest, PagesGoThroughTheSessionsInOrder) {
+TEST_F(ExecutorIntentsTest, PagesVisitSessionsInOrder) {
   constexpr uint64_t kRecords = 4'000;
   std::vector<Intent> expected;
   for (const uint64_t session : {9u, 7u, 8u}) {
@@ -249,7 +250,7 @@ TEST_F(ExecutorIntentsTest, PagesGoThroughTheSessionsInOrder) {
   EXPECT_EQ(first.publication, 1u);
 }
 
-TEST_F(ExecutorIntentsTest, TheHighestSessionIsTheLast) {
+TEST_F(ExecutorIntentsTest, PagesEndAfterTheHighestSession) {
   RecordingPeer client(9);
   attach(client, UINT64_MAX);
   run(client, std::pair(uint64_t{1}, insert(11, 1)));
@@ -262,8 +263,8 @@ TEST_F(ExecutorIntentsTest, TheHighestSessionIsTheLast) {
   EXPECT_EQ(sessions.intents(), 0u);
 }
 
-TEST_F(ExecutorIntentsTest, ASessionMayAskForItsOwn) {
-  // Its write stands in the same batch, before the question.
+TEST_F(ExecutorIntentsTest, SessionMayReadItsOwnIntents) {
+  // The write precedes the request for intents in the same batch.
   run(peer, std::pair(uint64_t{7}, insert(11, 1)), std::pair(uint64_t{8}, wire::Intents{SessionId(5)}),
       std::pair(uint64_t{9}, insert(11, 2)));
   EXPECT_EQ(peer.answer<wire::IntentsReply>(8).intents, std::vector<Intent>{written(11, 1)});
@@ -271,7 +272,8 @@ TEST_F(ExecutorIntentsTest, ASessionMayAskForItsOwn) {
   EXPECT_EQ(intents().size(), 2u);
 }
 
-// A commit that a power cut took back, and one that stands upon it (R8, R11): no publication covers either.
+// A power cut has lost the records of a commit and of a commit that depends on it (R8, R11). No publication covers
+// either of them.
 TEST_F(ExecutorIntentsTest, VersionsOfOneKeyAreRevertedFromTheNewestOn) {
   ASSERT_EQ(write(insert(11, 1)), StatusCode::kOk);
   ASSERT_EQ(write(wire::Write{TransactionId(12), Snapshot(Version(11)), {{WriteKind::kUpdate, account(1), bytes_}}}),

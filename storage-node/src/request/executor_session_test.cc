@@ -1,7 +1,7 @@
-// What the executor does for sessions and by the node's lease: repetitions, connections that follow one another,
-// fences, requests that are refused (R3, R7, R9, R10).
+// The executor with sessions and the lease: repetitions, successive connections, fences, and refusals (R3, idempotent
+// requests; R7, fence barrier; R9, leases; R10, incarnations).
 #include "storage-node/src/request/executor.h"
-#include "storage-node/src/request/node_fixture.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -13,7 +13,7 @@ class ExecutorSessionTest : public NodeFixture {
     attach(peer, 5);
   }
   static wire::RecordId counter(uint64_t key) { return {kCounters, Key(key)}; }
-  /// Executed a second time it would be a conflict.
+  /// Inserts a record. A second execution would be a conflict.
   wire::PlainWrite insert(uint64_t key) { return {{{wire::WriteKind::kInsert, {}, counter(key), {}, bytes_}}}; }
   void insert_as(RecordingPeer& who, uint64_t sequence, uint64_t key) { run(who, std::pair(sequence, insert(key))); }
   static StatusCode inserted(const RecordingPeer& who, uint64_t sequence) {
@@ -31,7 +31,7 @@ class ExecutorSessionTest : public NodeFixture {
   RecordingPeer peer{1};
 };
 
-TEST_F(ExecutorSessionTest, ARepeatedChangeIsAnsweredAsTheFirstWas) {
+TEST_F(ExecutorSessionTest, RepeatedChangeGetsTheFirstAnswer) {
   insert_as(peer, 7, 1);
   const auto first = peer.sent;
   peer.sent.clear();
@@ -47,7 +47,7 @@ TEST_F(ExecutorSessionTest, TwoCopiesInOneBatchAreExecutedOnceAndAnsweredOnce) {
   EXPECT_EQ(inserted(peer, 7), StatusCode::kOk);
 }
 
-TEST_F(ExecutorSessionTest, ARefusalIsRememberedToo) {
+TEST_F(ExecutorSessionTest, RefusalIsKeptInTheReplyWindow) {
   wire::PlainWrite many = insert(1);
   many.operations.assign(wire::kMaxOperations + 1, many.operations[0]);
   run(peer, std::pair(uint64_t{7}, many));
@@ -57,7 +57,7 @@ TEST_F(ExecutorSessionTest, ARefusalIsRememberedToo) {
   EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kInvalidArgument) << "it waits for an answer";
 }
 
-TEST_F(ExecutorSessionTest, TheNextConnectionGoesOnWhereTheFormerOneStood) {
+TEST_F(ExecutorSessionTest, NextConnectionContinuesTheSession) {
   insert_as(peer, 7, 1);
   RecordingPeer next(2);
   attach(next, 5);
@@ -66,13 +66,13 @@ TEST_F(ExecutorSessionTest, TheNextConnectionGoesOnWhereTheFormerOneStood) {
   insert_as(next, 7, 1);
   EXPECT_EQ(inserted(next, 7), StatusCode::kOk);
   peer.sent.clear();
-  insert_as(peer, 8, 2);  // was on its way when the session had moved on
+  insert_as(peer, 8, 2);  // sent before the session attached over another connection
   EXPECT_TRUE(peer.sent.empty());
   EXPECT_TRUE(peer.closed == StatusCode::kUnavailable);
   EXPECT_FALSE(there(2));
 }
 
-TEST_F(ExecutorSessionTest, BeyondTheWindowTheSessionIsOver) {
+TEST_F(ExecutorSessionTest, RepetitionBeyondTheWindowEndsTheSession) {
   insert_as(peer, 1, 1);
   insert_as(peer, 1 + wire::kNodeReplyWindow.requests, 2);
   EXPECT_TRUE(peer.closed.ok());
@@ -85,7 +85,7 @@ TEST_F(ExecutorSessionTest, BeyondTheWindowTheSessionIsOver) {
 
 TEST_F(ExecutorSessionTest, AConnectionSpeaksForOneSession) {
   run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation}));
-  EXPECT_EQ(peer.answer<wire::Attached>(1).node, NodeId(1)) << "the same came twice";
+  EXPECT_EQ(peer.answer<wire::AttachReply>(1).node, NodeId(1)) << "the same came twice";
   EXPECT_TRUE(peer.closed.ok());
   run(peer, std::pair(uint64_t{2}, wire::Attach{SessionId(6), 1, kIncarnation}));
   EXPECT_TRUE(peer.closed == StatusCode::kMalformed);
@@ -113,7 +113,7 @@ TEST_F(ExecutorSessionTest, FencedSessionsAreRefusedAndOthersAreNot) {
 
 TEST_F(ExecutorSessionTest, FencesOnlyGrow) {
   registry->fence(*epoch_thread, {SessionId(5), {}});
-  registry->fence(*epoch_thread, {SessionId(4), {}});  // an older one
+  registry->fence(*epoch_thread, {SessionId(4), {}});  // an older set
   registry->fence(*epoch_thread, {SessionId(5), {SessionId(5)}});
   insert_as(peer, 7, 1);
   EXPECT_TRUE(peer.closed == StatusCode::kFenced);
@@ -121,7 +121,7 @@ TEST_F(ExecutorSessionTest, FencesOnlyGrow) {
 
 TEST_F(ExecutorSessionTest, WithoutALeaseNothingIsServed) {
   insert_as(peer, 7, 1);
-  registry->grant_lease(1);  // long ago
+  registry->grant_lease(1);  // a lease that has run out
   peer.sent.clear();
   wire::Scan scan;
   scan.table = kAccounts;
@@ -162,7 +162,7 @@ TEST_F(ExecutorSessionTest, AStoppingNodeRefuses) {
   EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kUnavailable);
 }
 
-TEST_F(ExecutorSessionTest, WhomALimitTurnsAwayIsToldWhenToTryAgain) {
+TEST_F(ExecutorSessionTest, RefusalByALimitAdvisesWhenToRetry) {
   for (uint64_t session = 100; sessions.size() < kMaxSessions; ++session) {
     ASSERT_TRUE(sessions.attach(SessionId(session), session).ok());
   }

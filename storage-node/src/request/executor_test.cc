@@ -1,6 +1,6 @@
 #include "storage-node/src/request/executor.h"
 
-#include "storage-node/src/request/node_fixture.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -19,9 +19,9 @@ class ExecutorTest : public NodeFixture {
   RecordingPeer peer;
 };
 
-/// A network thread may see that the node is registered before it sees what the registration brought.
-TEST_F(ExecutorTest, AClientThatNamesAClusterWaitsUntilTheNodeKnowsItsOwn) {
-  wire::NodeRegistered unknown = registered();
+/// A network thread may see that the node is registered before it sees the cluster of the registration.
+TEST_F(ExecutorTest, AttachWithAClusterIsRefusedWhileTheNodeKnowsNone) {
+  wire::RegisterNodeReply unknown = registered();
   unknown.history = {};
   ASSERT_TRUE(registry->enter_service(*epoch_thread, unknown).ok());
   run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation, {3, 4}}));
@@ -130,7 +130,7 @@ TEST_F(ExecutorTest, UndoOfIndexEntriesHasRoomWhenMemoryIsFull) {
   for (const Reserve reserve : {Reserve::kRemove, Reserve::kUndo}) {
     EXPECT_EQ(update(reserve, kOrdinary), StatusCode::kNoSpace) << "the room would be gone when an undo needs it";
   }
-  // A write that ends index entries may use the reserve of removes, and an undo may use its own reserve beyond that.
+  // A write that ends index entries may use the reserve of removes. An undo may use its own reserve in addition.
   uint64_t fits = 0;
   for (;; ++fits) {
     const wire::WriteResult result = write(WriteKind::kUpdate, Reserve::kRemove, {kIndex, Key(0)}, versions[kIndex]);
@@ -191,7 +191,7 @@ TEST_F(ExecutorTest, WrongShardIsRefused) {
   EXPECT_EQ(reply.results[1].code, StatusCode::kNotFound);
 }
 
-TEST_F(ExecutorTest, WhatIsCompleteWritesNothingMore) {
+TEST_F(ExecutorTest, CompleteTransactionCannotWrite) {
   attach();
   registry->publish(*epoch_thread, publication(2, 50));
   const Buffer one = row(1);
@@ -224,7 +224,7 @@ TEST_F(ExecutorTest, DroppedTableIsGoneFromTheNextBatchOn) {
   EXPECT_EQ(peer.answer<wire::RevertReply>(2).results[0].code, StatusCode::kOk) << "R30";
 }
 
-TEST_F(ExecutorTest, MalformedMessageEndsThePeerAfterWhatStoodBefore) {
+TEST_F(ExecutorTest, MalformedMessageClosesThePeerAfterEarlierRequests) {
   attach();
   Buffer read;
   wire::encode_message(wire::Read{Snapshot(Version(10)), {account(1)}}, 1, read);
@@ -246,7 +246,7 @@ TEST_F(ExecutorTest, TooManyOperationsAreRefusedAsAWhole) {
   EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kInvalidArgument);
 }
 
-TEST_F(ExecutorTest, APeerThatDoesNotReadItsAnswersIsLetGo) {
+TEST_F(ExecutorTest, PeerThatDoesNotReadIsClosed) {
   attach();
   peer.refuse_sends = true;
   run(peer, std::pair(uint64_t{1}, wire::Read{Snapshot(Version(10)), {account(1)}}));

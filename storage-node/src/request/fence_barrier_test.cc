@@ -1,35 +1,35 @@
-// A fence is acknowledged only when the batch that a network thread was in has ended, wherever in it the thread was
-// (R7). With real threads and a pause point between a write's claim and its link.
+// The barrier of a fence (R7): a fence is acknowledged only when every batch under way has ended. The test uses real
+// threads and stops one at a pause point between the claim and the link of a write.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
 #include "common/base/pause_point.h"
-#include "common/testing/patience.h"
-#include "storage-node/src/request/manager_link.h"
-#include "storage-node/src/request/node_fixture.h"
+#include "common/testing/eventually.h"
+#include "storage-node/src/request/manager_protocol.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
 
-/// Holds the thread that passes it until release().
-class Gate {
+/// Blocks the thread that reaches the pause point until release().
+class PauseGuard {
  public:
-  explicit Gate(std::string_view name)
+  explicit PauseGuard(std::string_view name)
       : hook_(PausePoints::on(name, [this] {
           std::unique_lock lock(mutex_);
           reached_ = true;
           changed_.notify_all();
-          changed_.wait(lock, [this] { return open_; });
+          changed_.wait(lock, [this] { return released_; });
         })) {}
 
   [[nodiscard]] bool wait_until_reached() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, testing::kPatience, [this] { return reached_; });
+    return changed_.wait_for(lock, testing::kTestTimeout, [this] { return reached_; });
   }
   void release() {
     const std::lock_guard lock(mutex_);
-    open_ = true;
+    released_ = true;
     changed_.notify_all();
   }
 
@@ -37,14 +37,14 @@ class Gate {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool reached_ = false;
-  bool open_ = false;
+  bool released_ = false;
   PausePoints::Hook hook_;
 };
 
 class FenceBarrierTest : public NodeFixture {
  protected:
   FenceBarrierTest() {
-    link.connected(now_ns);
+    protocol.connected(now_ns);
     EXPECT_TRUE(receive(1, with_lease()).ok());
     manager.sent.clear();
     attach(client, 5);
@@ -53,8 +53,8 @@ class FenceBarrierTest : public NodeFixture {
     EXPECT_EQ(client.answer<wire::WriteReply>(1).results.at(0).code, StatusCode::kOk);
   }
 
-  static wire::NodeRegistered with_lease() {
-    wire::NodeRegistered answer = registered();
+  static wire::RegisterNodeReply with_lease() {
+    wire::RegisterNodeReply answer = registered();
     answer.lease_ns = kLeaseNs;
     return answer;
   }
@@ -65,9 +65,9 @@ class FenceBarrierTest : public NodeFixture {
   Status receive(uint64_t sequence, const M& message) {
     Buffer buffer;
     wire::encode_message(message, sequence, buffer);
-    return link.received(buffer, now_ns);
+    return protocol.received(buffer, now_ns);
   }
-  /// An update of the record, on another network thread, that stops between claim and link.
+  /// Starts an update of the record on another network thread, which stops between claim and link.
   std::jthread stopped_write() {
     return std::jthread([this] {
       EpochThread epochs_of_thread(epochs, "network 1");
@@ -80,8 +80,8 @@ class FenceBarrierTest : public NodeFixture {
       on_thread.run(client, std::span(&view, 1));
     });
   }
-  void settle() {
-    for (int i = 0; i < 20; ++i) ASSERT_TRUE(link.step(now_ns).ok());
+  void run_steps() {
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(protocol.step(now_ns).ok());
   }
   int64_t newest() {
     RecordingPeer reader(3);
@@ -92,49 +92,49 @@ class FenceBarrierTest : public NodeFixture {
 
   static constexpr uint64_t kLeaseNs = 2'000'000'000'000;
   uint64_t now_ns = Env::now_ns();
-  RecordingPeer manager{1};  // what the commit manager is sent
+  RecordingPeer manager{1};  // receives the messages for the commit manager
   RecordingPeer client{2};
-  ManagerLink link{
+  ManagerProtocol protocol{
       *registry, sessions, *epoch_thread, {}, [this](Bytes message) { static_cast<void>(manager.send(message)); }};
 };
 
 TEST_F(FenceBarrierTest, AFenceWaitsForTheWriteBetweenClaimAndLink) {
-  Gate gate("node.write.claimed");
+  PauseGuard paused("node.write.claimed");
   std::jthread thread = stopped_write();
-  ASSERT_TRUE(gate.wait_until_reached());
+  ASSERT_TRUE(paused.wait_until_reached());
   ASSERT_TRUE(receive(7, wire::Fence{{SessionId(5), {}}}).ok());
-  settle();
+  run_steps();
   EXPECT_TRUE(manager.sent.empty()) << "a recoverer would look now, and the write lands afterwards";
   EXPECT_TRUE(closed.empty());
-  gate.release();
+  paused.release();
   thread.join();
-  settle();
-  manager.answer<wire::FenceInstalled>(7);
+  run_steps();
+  manager.answer<wire::FenceReply>(7);
   EXPECT_EQ(newest(), 2) << "the write was in before the fence was";
   ASSERT_EQ(closed.size(), 1u);
   EXPECT_EQ(closed[0], std::pair(client.id(), StatusCode::kFenced));
   EXPECT_EQ(sessions.size(), 1u) << "the reader's";
 }
 
-TEST_F(FenceBarrierTest, ALeaseThatHadRunOutWaitsForTheSame) {
-  Gate gate("node.write.claimed");
+TEST_F(FenceBarrierTest, GrantAfterAnExpiredLeaseWaitsForTheSameWrite) {
+  PauseGuard paused("node.write.claimed");
   std::jthread thread = stopped_write();
-  ASSERT_TRUE(gate.wait_until_reached());
-  // The process was stopped for longer than its lease, which the thread in its batch does not know.
+  ASSERT_TRUE(paused.wait_until_reached());
+  // The process was paused for longer than its lease. The thread in its batch does not notice that.
   registry->grant_lease(1);
-  link.disconnected();
-  link.connected(now_ns);
-  wire::NodeRegistered answer = with_lease();
+  protocol.disconnected();
+  protocol.connected(now_ns);
+  wire::RegisterNodeReply answer = with_lease();
   answer.fences = {SessionId(5), {}};
   ASSERT_TRUE(receive(2, answer).ok());
-  settle();
+  run_steps();
   EXPECT_FALSE(registry->lease_holds(now_ns)) << "a recoverer's reverts would come before the write";
-  EXPECT_FALSE(link.serving());
-  gate.release();
+  EXPECT_FALSE(protocol.serving());
+  paused.release();
   thread.join();
-  settle();
+  run_steps();
   EXPECT_TRUE(registry->lease_holds(now_ns));
-  EXPECT_TRUE(link.serving());
+  EXPECT_TRUE(protocol.serving());
   EXPECT_EQ(newest(), 2);
 }
 

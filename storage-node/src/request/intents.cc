@@ -11,57 +11,59 @@
 namespace loam::storage {
 namespace {
 
-/// The fixed part of an intent, as it lies in a block.
-struct Fixed {
+/// The header of an intent, as a block stores it.
+struct IntentHeader {
   uint64_t transaction = 0;
   uint64_t record = 0;
   uint64_t word = 0;
 
-  static Fixed load(const std::byte* at) {
-    Fixed fixed;
-    std::memcpy(&fixed, at, sizeof(fixed));
-    return fixed;
+  static IntentHeader load(const std::byte* at) {
+    IntentHeader header;
+    std::memcpy(&header, at, sizeof(header));
+    return header;
   }
   void store(std::byte* at) const { std::memcpy(at, this, sizeof(*this)); }
 };
-static_assert(sizeof(Fixed) == IntentBlock::kFixedBytes);
+static_assert(sizeof(IntentHeader) == IntentBlock::kIntentHeaderBytes);
 
-/// What a page counts for an intent besides its fixed part and its key: at least what the message adds to them.
+/// The bytes that a page counts for an intent besides header and key: an upper bound on the overhead in the message.
 constexpr size_t kMessageBytes = 16;
 
+/// Returns whether the publication says that the transaction is complete.
 bool covered(const Publication& publication, uint64_t transaction) {
   return publication.later.visible(Version(transaction));
 }
 
-size_t bytes_of(const IntentWord& word) { return IntentBlock::kFixedBytes + word.key_bytes; }
+size_t bytes_of(const IntentWord& word) { return IntentBlock::kIntentHeaderBytes + word.key_bytes; }
 
-/// Calls f(fixed, word, where it lies) for the block's intents, in order.
+/// Calls f(header, word, offset in `data`) for each intent of the block, in order.
 template <class F>
 void for_each(const IntentBlock& block, F f) {
   for (uint32_t at = 0; at < block.end;) {
-    const Fixed fixed = Fixed::load(block.data + at);
-    const IntentWord word = IntentWord::decode(fixed.word);
-    f(fixed, word, at);
+    const IntentHeader header = IntentHeader::load(block.data + at);
+    const IntentWord word = IntentWord::decode(header.word);
+    f(header, word, at);
     at += static_cast<uint32_t>(bytes_of(word));
   }
 }
 
-/// The block has one more intent of this transaction.
+/// Counts one more intent of this transaction in the block's size, lowest and highest.
 void count(IntentBlock& block, uint64_t transaction) {
   block.lowest = block.size == 0 ? transaction : std::min(block.lowest, transaction);
   block.highest = std::max(block.highest, transaction);
   ++block.size;
 }
 
-/// Moves an intent that lies at `from` to the block's end, which is not behind it.
-void move_to_end(IntentBlock& block, const Fixed& fixed, uint32_t from) {
-  const size_t bytes = bytes_of(IntentWord::decode(fixed.word));
+/// Moves the intent at offset `from` to the block's end, which is at or before `from`.
+void move_to_end(IntentBlock& block, const IntentHeader& header, uint32_t from) {
+  const size_t bytes = bytes_of(IntentWord::decode(header.word));
   std::memmove(block.data + block.end, block.data + from, bytes);
-  fixed.store(block.data + block.end);  // not atomic: copies the bytes of an intent
+  header.store(block.data + block.end);  // not atomic: copies the bytes of an intent
   block.end += static_cast<uint32_t>(bytes);
-  count(block, fixed.transaction);
+  count(block, header.transaction);
 }
 
+/// Removes all intents. The block keeps its number and its next index, so that later intents get new numbers.
 void make_empty(IntentBlock& block) {
   block.end = 0;
   block.size = block.lowest = block.highest = 0;
@@ -74,7 +76,7 @@ IntentPool::~IntentPool() {
   while (free_ != nullptr) delete std::exchange(free_, free_->next);
 }
 
-IntentBlock* IntentPool::take() {
+IntentBlock* IntentPool::allocate() {
   const std::scoped_lock lock(mutex_);
   if (used_bytes() + IntentBlock::kBytes > limit_bytes_) return nullptr;
   IntentBlock* block = free_;
@@ -88,7 +90,7 @@ IntentBlock* IntentPool::take() {
   return block;
 }
 
-void IntentPool::give_back(IntentBlock* block) {
+void IntentPool::release(IntentBlock* block) {
   const std::scoped_lock lock(mutex_);
   used_bytes_.store(used_bytes() - IntentBlock::kBytes, std::memory_order_relaxed);  // relaxed: a statistic
   if (free_blocks_ == kMaxFreeIntentBlocks) {
@@ -105,25 +107,26 @@ IntentList::~IntentList() {
 }
 
 bool IntentList::append(TransactionId transaction, TableId table, Key record) {
-  const Mark before = mark();
+  const SavePoint before = save_point();
   if (!append(transaction, record, {.table = table.value, .kind = wire::Intent::Kind::kRecord}, {})) return false;
-  if (unsettled_++ == 0) settled_ = before;
+  if (batch_size_++ == 0) batch_start_ = before;
   return true;
 }
 
 bool IntentList::append(TableId index, std::span<const wire::IndexIntent> changes) {
-  const Mark before = mark();
+  const SavePoint before = save_point();
   for (const wire::IndexIntent& change : changes) {
     const IntentWord word{.table = index.value,
                           .key_bytes = static_cast<uint32_t>(change.key.size()),
                           .shared = change.shared,
-                          .kind = change.take ? wire::Intent::Kind::kTake : wire::Intent::Kind::kGive};
+                          .kind = change.remove ? wire::Intent::Kind::kIndexRemove : wire::Intent::Kind::kIndexInsert};
     if (append(change.transaction, change.record, word, change.key)) continue;
-    cut(before, [](size_t) { return false; });
+    // Without room for all changes keep none: the write is refused as a whole.
+    truncate(before, [](size_t) { return false; });
     return false;
   }
-  if (unsettled_ == 0) settled_ = before;
-  unsettled_ += changes.size();
+  if (batch_size_ == 0) batch_start_ = before;
+  batch_size_ += changes.size();
   return true;
 }
 
@@ -137,25 +140,26 @@ bool IntentList::append(TransactionId transaction, Key record, IntentWord word, 
   IntentBlock& block = *back_;
   word.index = block.index++;
   std::byte* const at = block.data + block.end;
-  Fixed{transaction.value, record.value, word.encode()}.store(at);  // not atomic: copies the bytes of an intent
-  if (!key.empty()) std::memcpy(at + sizeof(Fixed), key.data(), key.size());
+  IntentHeader{transaction.value, record.value, word.encode()}.store(at);  // not atomic: copies the bytes of an intent
+  if (!key.empty()) std::memcpy(at + sizeof(IntentHeader), key.data(), key.size());
   block.end += static_cast<uint32_t>(bytes);
   count(block, transaction.value);
   grow(1);
   return true;
 }
 
-IntentList::Mark IntentList::mark() const {
+IntentList::SavePoint IntentList::save_point() const {
   if (back_ == nullptr) return {};
   return {back_, back_->end, back_->index, back_->size, back_->lowest, back_->highest};
 }
 
 template <class Keep>
-void IntentList::cut(const Mark& mark, Keep keep) {
+void IntentList::truncate(const SavePoint& save_point, Keep keep) {
   size_t i = 0;
-  for (IntentBlock* block = mark.block != nullptr ? mark.block : front_; block != nullptr;) {
+  for (IntentBlock* block = save_point.block != nullptr ? save_point.block : front_; block != nullptr;) {
     IntentBlock* const next = block->next;
-    const Mark begin = block == mark.block ? mark : Mark{};
+    // Restore the block as it was at the save point: later blocks were empty. Then append the kept intents again.
+    const SavePoint begin = block == save_point.block ? save_point : SavePoint{};
     const uint32_t end = block->end;
     const uint64_t size = block->size;
     block->end = begin.end;
@@ -164,33 +168,34 @@ void IntentList::cut(const Mark& mark, Keep keep) {
     block->lowest = begin.lowest;
     block->highest = begin.highest;
     for (uint32_t at = begin.end; at < end; ++i) {
-      Fixed fixed = Fixed::load(block->data + at);
-      IntentWord word = IntentWord::decode(fixed.word);
+      IntentHeader header = IntentHeader::load(block->data + at);
+      IntentWord word = IntentWord::decode(header.word);
       const auto bytes = static_cast<uint32_t>(bytes_of(word));
       if (keep(i)) {
         word.index = block->index++;
-        fixed.word = word.encode();
-        move_to_end(*block, fixed, at);
+        header.word = word.encode();
+        move_to_end(*block, header, at);
       }
       at += bytes;
     }
     shrink(size - block->size);
-    if (block->size == 0 && front_ != back_) remove_block(block);  // one stays for the next batch
+    if (block->size == 0 && front_ != back_) remove_block(block);  // keep one block for the next batch
     block = next;
   }
 }
 
-void IntentList::take_back(const std::vector<bool>& failed) {
-  LOAM_CHECK(failed.size() == unsettled_, "one outcome for each intent that was appended");
-  cut(settled_, [&failed](size_t i) { return !failed[i]; });
-  unsettled_ = 0;
+void IntentList::remove_failed(const std::vector<bool>& failed) {
+  LOAM_CHECK(failed.size() == batch_size_, "one outcome for each intent that was appended");
+  truncate(batch_start_, [&failed](size_t i) { return !failed[i]; });
+  batch_size_ = 0;
 }
 
-void IntentList::settle(const Publication& publication) {
-  unsettled_ = 0;
-  ++settles_;
+void IntentList::end_batch(const Publication& publication) {
+  batch_size_ = 0;
+  ++batches_;
   drop_front(publication);
   swept_size_ = std::min(swept_size_, size());
+  // After a refusal a sweep makes room as soon as it can. It can only after a new publication.
   const bool newer = publication.cm_epoch != swept_epoch_ || publication.number != swept_number_;
   const bool doubled = size() >= 2 * swept_size_ + kMinIntentsToSweep;
   if (doubled || (refused_ && newer)) {
@@ -208,7 +213,7 @@ void IntentList::drop_front(const Publication& publication) {
   const uint64_t base = publication.later.base().value;
   while (front_ != nullptr && front_->highest <= base) {
     shrink(front_->size);
-    if (front_ == back_) {  // it stays for the next batch
+    if (front_ == back_) {  // keep one block for the next batch
       if (front_->size != 0) front_->reset(++last_number_);
       return;
     }
@@ -232,17 +237,19 @@ uint64_t IntentList::sweep(const Publication& publication, uint64_t from, size_t
 
 void IntentList::drop_covered(IntentBlock& block, const Publication& publication) {
   const uint64_t size = block.size;
+  // The first two tests judge the block as a whole, without a look at its intents.
   if (block.highest <= publication.later.base().value) {
     make_empty(block);
   } else if (block.lowest == block.highest) {
     if (covered(publication, block.lowest)) make_empty(block);
   } else {
+    // Append the uncovered intents again from the begin of the block; each moves towards the begin or stays.
     const uint32_t end = block.end;
     make_empty(block);
     for (uint32_t at = 0; at < end;) {
-      const Fixed fixed = Fixed::load(block.data + at);
-      const size_t bytes = bytes_of(IntentWord::decode(fixed.word));
-      if (!covered(publication, fixed.transaction)) move_to_end(block, fixed, at);
+      const IntentHeader header = IntentHeader::load(block.data + at);
+      const size_t bytes = bytes_of(IntentWord::decode(header.word));
+      if (!covered(publication, header.transaction)) move_to_end(block, header, at);
       at += static_cast<uint32_t>(bytes);
     }
   }
@@ -251,14 +258,15 @@ void IntentList::drop_covered(IntentBlock& block, const Publication& publication
 
 bool IntentList::read(const Publication& publication, uint64_t& after, IntentPage& page) const {
   for (const IntentBlock* block = front_; block != nullptr; block = block->next) {
+    // Skip blocks that lie wholly at or before `after`.
     if (block->index == 0 || number(block->number, block->index - 1) <= after) continue;
     if (page.blocks_left == 0) return false;
     --page.blocks_left;
     bool full = false;
-    for_each(*block, [&](const Fixed& fixed, const IntentWord& word, uint32_t at) {
+    for_each(*block, [&](const IntentHeader& header, const IntentWord& word, uint32_t at) {
       const uint64_t here = number(block->number, word.index);
       if (full || here <= after) return;
-      if (!covered(publication, fixed.transaction)) {
+      if (!covered(publication, header.transaction)) {
         const size_t bytes = bytes_of(word) + kMessageBytes;
         if (bytes > page.bytes_left) {
           full = true;
@@ -267,25 +275,26 @@ bool IntentList::read(const Publication& publication, uint64_t& after, IntentPag
         page.bytes_left -= bytes;
         wire::Intent& intent = page.intents.emplace_back();
         intent.kind = word.kind;
-        intent.transaction = TransactionId(fixed.transaction);
+        intent.transaction = TransactionId(header.transaction);
         intent.table = TableId(word.table);
-        intent.record = Key(fixed.record);
+        intent.record = Key(header.record);
         intent.shared = word.shared;
         if (word.kind != wire::Intent::Kind::kRecord) {
-          const auto* const key = reinterpret_cast<const char*>(block->data + at + sizeof(Fixed));
+          const auto* const key = reinterpret_cast<const char*>(block->data + at + sizeof(IntentHeader));
           intent.key = page.keys.emplace_back(key, word.key_bytes);
         }
       }
       after = here;
     });
     if (full) return false;
+    // Step over intents at the end of the block that were dropped, so that the next page begins behind the block.
     after = number(block->number, block->index - 1);
   }
   return true;
 }
 
 IntentBlock* IntentList::add_block() {
-  IntentBlock* const block = pool_.take();
+  IntentBlock* const block = pool_.allocate();
   if (block == nullptr) return nullptr;
   block->reset(++last_number_);
   block->next = nullptr;
@@ -298,7 +307,7 @@ IntentBlock* IntentList::add_block() {
 void IntentList::remove_block(IntentBlock* block) {
   (block->previous != nullptr ? block->previous->next : front_) = block->next;
   (block->next != nullptr ? block->next->previous : back_) = block->previous;
-  pool_.give_back(block);
+  pool_.release(block);
 }
 
 void IntentList::check_invariants() const {
@@ -308,19 +317,19 @@ void IntentList::check_invariants() const {
   for (const IntentBlock* block = front_; block != nullptr; previous = std::exchange(block, block->next)) {
     LOAM_CHECK(block->previous == previous, "blocks are linked both ways");
     LOAM_CHECK(previous == nullptr || previous->number < block->number, "numbers of blocks rise");
-    LOAM_CHECK(block->number <= last_number_ && block->end <= sizeof(block->data), "a block is as it was made");
+    LOAM_CHECK(block->number <= last_number_ && block->end <= sizeof(block->data), "number and end are in bounds");
     IntentBlock sum;
-    for_each(*block, [&](const Fixed& fixed, const IntentWord& word, uint32_t) {
+    for_each(*block, [&](const IntentHeader& header, const IntentWord& word, uint32_t) {
       LOAM_CHECK(word.index < block->index && number(block->number, word.index) > last, "numbers of intents rise");
       last = number(block->number, word.index);
-      count(sum, fixed.transaction);
+      count(sum, header.transaction);
     });
     LOAM_CHECK(sum.size == block->size && sum.lowest == block->lowest && sum.highest == block->highest,
-               "a block counts its intents");
+               "size, lowest and highest of a block match its intents");
     intents += sum.size;
   }
-  LOAM_CHECK(previous == back_, "the last block is the back");
-  LOAM_CHECK(intents == size(), "the list counts its intents");
+  LOAM_CHECK(previous == back_, "the list ends at its back");
+  LOAM_CHECK(intents == size(), "size() is the number of intents");
 }
 
 }  // namespace loam::storage

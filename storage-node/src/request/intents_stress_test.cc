@@ -1,5 +1,6 @@
-// Writers, publications, fences, sweeps and pages of intents together, on threads of their own: every write of a
-// transaction that is not complete is named exactly once, and nothing that an acknowledged publication covers (R5, R8).
+// Writers, publications, fences, sweeps and pages of intents run at the same time, on threads of their own. Every write
+// of a transaction that is not complete is named exactly once, and no write that an acknowledged publication covers is
+// named (R5, intents before answers; R8, recovery).
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -8,11 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 #include "common/testing/random.h"
-#include "storage-node/src/request/manager_link.h"
-#include "storage-node/src/request/node_fixture.h"
-#include "storage-node/src/version/manager_model.h"
+#include "storage-node/src/request/manager_protocol.h"
+#include "storage-node/testing/manager_model.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -24,21 +25,22 @@ constexpr uint64_t kTransactionsPerSession = 120;
 class IntentsStressTest : public NodeFixture {
  protected:
   IntentsStressTest() {
-    link.connected(now_ns);
-    wire::NodeRegistered answer = registered();
+    protocol.connected(now_ns);
+    wire::RegisterNodeReply answer = registered();
     answer.publication = {};
     Buffer buffer;
     wire::encode_message(answer, 1, buffer);
-    EXPECT_TRUE(link.received(buffer, now_ns).ok());
+    EXPECT_TRUE(protocol.received(buffer, now_ns).ok());
   }
 
-  /// What one session has left open: the keys that its open transactions have written.
-  struct Left {
+  /// The open transactions of one ended session, with the keys that they have written.
+  struct OpenTransactions {
     uint64_t session = 0;
     std::map<uint64_t, std::set<uint64_t>> keys;  // by transaction
   };
 
-  /// One network thread: a session after the other, which commits most of its transactions and leaves some open.
+  /// One network thread. It serves sessions one after another; each commits most of its transactions and leaves some
+  /// open.
   void network_thread(size_t number) {
     EpochThread epoch(epochs, "network " + std::to_string(number));
     ThreadContext own(epoch, number);
@@ -49,15 +51,15 @@ class IntentsStressTest : public NodeFixture {
       const uint64_t session = next_session_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a number
       RecordingPeer peer(100 + session);
       run_on(on_thread, peer, 1'000'000, wire::Attach{SessionId(session), 1, kIncarnation});
-      Left left{session, {}};
+      OpenTransactions left{session, {}};
       for (uint64_t t = 1; t <= kTransactionsPerSession; ++t) {
         const auto transaction = manager_.begin();
         wire::Write write{transaction.id, transaction.snapshot, {}};
         const uint64_t records = random.one_in(10) ? random.between(50, 300) : random.between(1, 4);
         std::set<uint64_t> chosen;
         for (uint64_t i = 0; i < records; ++i) {
-          // Some keys are contended: these writes fail, and must leave no intent. A key comes once in a transaction.
-          // relaxed: a number that no other write gets
+          // Some keys are contended: their writes may fail, and must leave no intent. A transaction writes a key once.
+          // Relaxed: a unique number.
           const uint64_t key =
               random.one_in(4) ? random.below(50) : 1'000 + keys_.fetch_add(1, std::memory_order_relaxed);
           if (!chosen.insert(key).second) continue;
@@ -74,18 +76,18 @@ class IntentsStressTest : public NodeFixture {
           for (const wire::RecordId& record : written) left.keys[transaction.id.value].insert(record.key.value);
           continue;
         }
-        // Most abort, so that the contended keys come free and the table stays small.
+        // Most transactions abort, so that the contended keys become writable again and the table stays small.
         run_on(on_thread, peer, 10'000 + t, wire::Revert{transaction.id, written});
         manager_.complete(transaction.id);
       }
       sessions.detach(peer.session(), peer.id());
       const std::lock_guard lock(mutex_);
-      left_.push_back(std::move(left));
+      open_transactions_.push_back(std::move(left));
     }
     writers_done_.fetch_add(1, std::memory_order_release);  // pairs with the control thread's load
   }
 
-  /// Asks for the intents of all sessions, again and again, as a commit manager that was started anew.
+  /// Asks for the intents of all sessions repeatedly, as a restarted commit manager does.
   void reader_thread() {
     EpochThread epoch(epochs, "reader");
     ThreadContext own(epoch, kWriters);
@@ -107,25 +109,25 @@ class IntentsStressTest : public NodeFixture {
     }
   }
 
-  /// The control thread: publishes, fences the sessions that have ended, and recovers what they have left.
+  /// The control thread. It publishes, fences the sessions that have ended, and recovers their open transactions.
   void control_thread() {
     ThreadContext own(*epoch_thread, kWriters + 1);
     Executor recoverer(*registry, sessions, scans, own);
     RecordingPeer peer(98);
     run_on(recoverer, peer, 1'000'000, wire::Attach{SessionId(1'000'001), 1, kIncarnation});
-    // Acquire: pairs with the writers' release, what they have left is there.
+    // Acquire: pairs with the release of the writers, so all their open transactions are known here.
     for (bool last = false;; last = writers_done_.load(std::memory_order_acquire) == kWriters) {
       publish();
-      std::vector<Left> ended;
+      std::vector<OpenTransactions> ended;
       {
         const std::lock_guard lock(mutex_);
-        ended.swap(left_);
+        ended.swap(open_transactions_);
       }
-      for (const Left& left : ended) {
+      for (const OpenTransactions& left : ended) {
         fence(left.session);
         recover(recoverer, peer, left);
       }
-      now_ns += kIntentSweepNs / 8;
+      now_ns += kMinIntentSweepIntervalNs / 8;
       if (last && ended.empty()) break;
       std::this_thread::yield();
     }
@@ -147,12 +149,12 @@ class IntentsStressTest : public NodeFixture {
     ASSERT_TRUE(receive(sequence, wire::Fence{fences}).ok());
     ASSERT_TRUE(answered([&] { return fences_installed_ == fenced_.size(); }));
   }
-  void recover(Executor& recoverer, RecordingPeer& peer, const Left& left) {
+  void recover(Executor& recoverer, RecordingPeer& peer, const OpenTransactions& left) {
     std::map<uint64_t, std::set<uint64_t>> named;
     for (const wire::Intent& intent : pages(recoverer, peer, left.session)) {
       EXPECT_TRUE(named[intent.transaction.value].insert(intent.record.value).second) << "named twice";
     }
-    // A transaction that is complete may still be named: no publication has said so yet.
+    // A complete transaction may still be named until a publication covers it.
     const auto open = left.keys;
     for (const auto& [id, keys] : open) EXPECT_EQ(named[id], keys) << "transaction " << id;
     for (const auto& [id, keys] : open) {
@@ -175,7 +177,7 @@ class IntentsStressTest : public NodeFixture {
     const Bytes view = buffer;
     on.run(peer, std::span(&view, 1));
   }
-  /// Each page's intents; their keys are not looked at.
+  /// Reads all pages of intents. The test does not check the keys.
   static std::vector<wire::Intent> pages(Executor& on, RecordingPeer& peer, uint64_t session) {
     std::vector<wire::Intent> all;
     wire::IntentsReply page;
@@ -191,22 +193,22 @@ class IntentsStressTest : public NodeFixture {
   Status receive(uint64_t sequence, const M& message) {
     Buffer buffer;
     wire::encode_message(message, sequence, buffer);
-    return link.received(buffer, now_ns);
+    return protocol.received(buffer, now_ns);
   }
   template <class Condition>
   bool answered(Condition condition) {
     return testing::eventually([&] {
-      EXPECT_TRUE(link.step(now_ns).ok());
+      EXPECT_TRUE(protocol.step(now_ns).ok());
       return condition();
     });
   }
-  void take(Bytes message) {
+  void on_message(Bytes message) {
     ByteReader reader(message);
     wire::Envelope envelope;
     ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
-    if (envelope.opcode == wire::Opcode::kFenceInstalled) ++fences_installed_;
-    if (envelope.opcode != wire::Opcode::kPublicationInstalled) return;
-    wire::PublicationInstalled installed;
+    if (envelope.opcode == wire::Opcode::kFenceReply) ++fences_installed_;
+    if (envelope.opcode != wire::Opcode::kPublishReply) return;
+    wire::PublishReply installed;
     ASSERT_TRUE(wire::decode_body(reader, installed).ok());
     EXPECT_GT(installed.number, last_installed_);
     last_installed_ = installed.number;
@@ -221,9 +223,9 @@ class IntentsStressTest : public NodeFixture {
   std::atomic<bool> done_{false};
   std::atomic<uint64_t> rounds_{0};
   std::mutex mutex_;
-  std::vector<Left> left_;                           // guarded by mutex_
+  std::vector<OpenTransactions> open_transactions_;  // guarded by mutex_
   std::shared_ptr<const Publication> acknowledged_;  // guarded by mutex_
-  // The control thread's.
+  // Used by the control thread alone.
   uint64_t now_ns = Env::now_ns();
   uint64_t sent_ = 1;
   uint64_t last_installed_ = 0;
@@ -231,7 +233,7 @@ class IntentsStressTest : public NodeFixture {
   uint64_t recoverer_sequence_ = 0;
   uint64_t recovered_ = 0;
   std::set<uint64_t> fenced_;
-  ManagerLink link{*registry, sessions, *epoch_thread, {}, [this](Bytes message) { take(message); }};
+  ManagerProtocol protocol{*registry, sessions, *epoch_thread, {}, [this](Bytes message) { on_message(message); }};
 };
 
 TEST_F(IntentsStressTest, EveryWriteOfAnOpenTransactionIsNamedOnce) {
@@ -246,9 +248,9 @@ TEST_F(IntentsStressTest, EveryWriteOfAnOpenTransactionIsNamedOnce) {
   EXPECT_GT(recovered_, kWriters * kSessionsPerWriter);
   EXPECT_GT(rounds_.load(std::memory_order_relaxed), 10u);
   publish();
-  // Everything is complete: the lists go, one round of the sweep after the other.
+  // All transactions are complete, so rounds of the sweep empty the lists.
   ASSERT_TRUE(testing::eventually([&] {
-    now_ns += kIntentSweepNs;
+    now_ns += kMinIntentSweepIntervalNs;
     publish();
     return sessions.intents() == 0 && intent_pool.used_bytes() == 0;
   }));

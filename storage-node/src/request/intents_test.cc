@@ -18,7 +18,7 @@ using Kind = wire::Intent::Kind;
 constexpr TableId kTable{1'030};
 constexpr TableId kIndex{1'031};
 
-/// A publication by which every transaction up to `high` is complete, except those in `open`.
+/// Returns a publication by which every transaction up to `high` is complete, except those in `open`.
 Publication publication(uint64_t high, const std::set<uint64_t>& open = {}, uint64_t number = 1) {
   std::vector<Version> ids;
   for (const uint64_t id : open) {
@@ -36,7 +36,7 @@ class IntentsTest : public ::testing::Test {
  protected:
   static constexpr size_t kBlocks = 200;
 
-  /// The intents that the publication does not cover, in one page.
+  /// Returns the intents that the publication does not cover, in one page.
   std::vector<wire::Intent> named(const Publication& known) {
     pages_.emplace_back(SIZE_MAX, SIZE_MAX);
     uint64_t after = 0;
@@ -51,14 +51,14 @@ class IntentsTest : public ::testing::Test {
   const Publication nothing = publication(0);
 
  private:
-  std::deque<IntentPage> pages_;  // their keys stay
+  std::deque<IntentPage> pages_;  // keeps the keys alive
 };
 
 TEST_F(IntentsTest, WordsRoundTrip) {
   for (const uint64_t table : {uint64_t{0}, uint64_t{1'024}, kMaxIntentTable - 1}) {
     for (const uint32_t index : {0u, 1u, IntentWord::kMaxIndex}) {
       for (const uint32_t key_bytes : {0u, 1u, static_cast<uint32_t>(kMaxIntentKeyBytes)}) {
-        for (const Kind kind : {Kind::kRecord, Kind::kGive, Kind::kTake}) {
+        for (const Kind kind : {Kind::kRecord, Kind::kIndexInsert, Kind::kIndexRemove}) {
           for (const bool shared : {false, true}) {
             const IntentWord word{table, index, key_bytes, shared, kind};
             EXPECT_EQ(IntentWord::decode(word.encode()), word);
@@ -69,7 +69,7 @@ TEST_F(IntentsTest, WordsRoundTrip) {
   }
 }
 
-TEST_F(IntentsTest, NamesWhatWasAppendedInOrder) {
+TEST_F(IntentsTest, ReadReturnsIntentsInAppendOrder) {
   const std::string longest(kMaxIntentKeyBytes, 'k');
   const std::vector<wire::IndexIntent> changes = {{TransactionId(7), Key(1), false, true, "give"},
                                                   {TransactionId(8), Key(UINT64_MAX), true, false, longest},
@@ -77,36 +77,37 @@ TEST_F(IntentsTest, NamesWhatWasAppendedInOrder) {
   ASSERT_TRUE(write(7, 1));
   ASSERT_TRUE(list.append(kIndex, changes));
   ASSERT_TRUE(write(9, UINT64_MAX));
-  list.settle(nothing);
-  const std::vector<wire::Intent> expected = {{Kind::kRecord, TransactionId(7), kTable, Key(1)},
-                                              {Kind::kGive, TransactionId(7), kIndex, Key(1), true, "give"},
-                                              {Kind::kTake, TransactionId(8), kIndex, Key(UINT64_MAX), false, longest},
-                                              {Kind::kTake, TransactionId(9), kIndex, Key(3), true, ""},
-                                              {Kind::kRecord, TransactionId(9), kTable, Key(UINT64_MAX)}};
+  list.end_batch(nothing);
+  const std::vector<wire::Intent> expected = {
+      {Kind::kRecord, TransactionId(7), kTable, Key(1)},
+      {Kind::kIndexInsert, TransactionId(7), kIndex, Key(1), true, "give"},
+      {Kind::kIndexRemove, TransactionId(8), kIndex, Key(UINT64_MAX), false, longest},
+      {Kind::kIndexRemove, TransactionId(9), kIndex, Key(3), true, ""},
+      {Kind::kRecord, TransactionId(9), kTable, Key(UINT64_MAX)}};
   EXPECT_EQ(named(nothing), expected);
   EXPECT_EQ(named(publication(8)), std::vector<wire::Intent>(expected.begin() + 3, expected.end()))
       << "the page leaves out what the publication covers, though it is still there";
   list.check_invariants();
 }
 
-TEST_F(IntentsTest, TakesBackTheFailedOnesAlone) {
+TEST_F(IntentsTest, RemoveFailedKeepsTheOthers) {
   ASSERT_TRUE(write(7, 1));
-  list.settle(nothing);
+  list.end_batch(nothing);
   ASSERT_TRUE(write(8, 2));
   ASSERT_TRUE(write(8, 3));
   ASSERT_TRUE(write(8, 4));
-  list.take_back({true, false, true});
-  list.settle(nothing);
+  list.remove_failed({true, false, true});
+  list.end_batch(nothing);
   EXPECT_EQ(named(nothing), (std::vector<wire::Intent>{{Kind::kRecord, TransactionId(7), kTable, Key(1)},
                                                        {Kind::kRecord, TransactionId(8), kTable, Key(3)}}));
   list.check_invariants();
 }
 
-TEST_F(IntentsTest, AWriterWhoAlwaysFailsNeedsOneBlock) {
+TEST_F(IntentsTest, FailingWriterNeedsOneBlock) {
   for (uint64_t i = 1; i <= 10'000; ++i) {
     ASSERT_TRUE(write(i, i));
-    list.take_back({true});
-    list.settle(nothing);
+    list.remove_failed({true});
+    list.end_batch(nothing);
     ASSERT_EQ(used_blocks(), 1u);
   }
   list.check_invariants();
@@ -115,13 +116,13 @@ TEST_F(IntentsTest, AWriterWhoAlwaysFailsNeedsOneBlock) {
   EXPECT_EQ(used_blocks(), 0u) << "an idle session keeps none";
 }
 
-TEST_F(IntentsTest, OneThatIsOpenForAMinuteAndAMillionOthersKeepOneBlock) {
+TEST_F(IntentsTest, OneOpenTransactionAmongAMillionKeepsOneBlock) {
   const std::set<uint64_t> open = {100};
   uint64_t most = 0;
   for (uint64_t id = 1; id <= 1'000'000; ++id) {
     ASSERT_TRUE(write(id, id));
     ASSERT_TRUE(write(id, id + 1));
-    list.settle(publication(id - id % 50, open));
+    list.end_batch(publication(id - id % 50, open));
     most = std::max(most, used_blocks());
   }
   EXPECT_LE(most, 20u);
@@ -132,45 +133,45 @@ TEST_F(IntentsTest, OneThatIsOpenForAMinuteAndAMillionOthersKeepOneBlock) {
                                                        {Kind::kRecord, TransactionId(100), kTable, Key(101)}}));
 }
 
-TEST_F(IntentsTest, BlocksOfWhatIsCompleteComeFreeAtTheFront) {
+TEST_F(IntentsTest, CoveredBlocksAreReleasedAtTheFront) {
   for (uint64_t id = 1; id <= 10'000; ++id) ASSERT_TRUE(write(id, id));
-  list.settle(publication(9'000));
+  list.end_batch(publication(9'000));
   EXPECT_LT(list.size(), 1'200u);
   EXPECT_LT(used_blocks(), 10u);
-  list.settle(publication(10'000));
+  list.end_batch(publication(10'000));
   EXPECT_EQ(list.size(), 0u);
   EXPECT_EQ(used_blocks(), 1u) << "kept for the next write";
 }
 
-TEST_F(IntentsTest, WithoutRoomNothingIsRecordedUntilAPublicationMakesSome) {
+TEST_F(IntentsTest, WithoutRoomAppendsFailUntilAPublication) {
   uint64_t key = 0;
   while (write(5 + key % 2, key)) ++key;
   EXPECT_EQ(used_blocks(), kBlocks);
-  EXPECT_TRUE(list.touched());
-  list.settle(nothing);
+  EXPECT_TRUE(list.in_batch());
+  list.end_batch(nothing);
   EXPECT_FALSE(write(7, 0)) << "nothing has been completed";
-  list.settle(publication(6, {5}, 2));
+  list.end_batch(publication(6, {5}, 2));
   EXPECT_EQ(named(nothing).size(), (key + 1) / 2) << "one of two was complete";
   // Every block is half full, and only the last one is appended to: blocks are never merged.
-  list.settle(publication(6, {}, 3));
+  list.end_batch(publication(6, {}, 3));
   EXPECT_TRUE(write(7, 0));
   list.check_invariants();
 }
 
-TEST_F(IntentsTest, ChangesOfOneSwapAreRecordedTogetherOrNotAtAll) {
+TEST_F(IntentsTest, ChangesOfOneSwapAreAppendedAllOrNone) {
   const std::string key(900, 'k');
   const std::vector<wire::IndexIntent> three(3, {TransactionId(9), Key(1), false, false, key});
   size_t swaps = 0;
   while (list.append(kIndex, three)) {
-    if (++swaps % 5 == 0) list.settle(nothing);
+    if (++swaps % 5 == 0) list.end_batch(nothing);
   }
   EXPECT_EQ(named(nothing).size(), 3 * swaps);
   list.check_invariants();
 }
 
-TEST_F(IntentsTest, ASweepGoesOnWhereItsStepEnded) {
+TEST_F(IntentsTest, SweepContinuesWhereTheLastCallEnded) {
   for (uint64_t i = 0; i < 3'000; ++i) ASSERT_TRUE(write(5 + i % 2, i));
-  list.settle(nothing);
+  list.end_batch(nothing);
   const Publication known = publication(6, {6});
   uint64_t from = 0;
   size_t steps = 0;
@@ -184,16 +185,16 @@ TEST_F(IntentsTest, ASweepGoesOnWhereItsStepEnded) {
   EXPECT_EQ(steps, 5u);
 }
 
-TEST_F(IntentsTest, APageTakesWhatItMay) {
+TEST_F(IntentsTest, PageRespectsItsLimits) {
   for (uint64_t i = 0; i < 3'000; ++i) ASSERT_TRUE(write(5, i));
-  list.settle(nothing);
+  list.end_batch(nothing);
   std::vector<wire::Intent> seen;
   uint64_t after = 0;
   size_t pages = 0;
   for (bool more = true; more; ++pages) {
     IntentPage page(10'000, 1'000);
     more = !list.read(nothing, after, page);
-    EXPECT_LE(page.intents.size(), 10'000 / IntentBlock::kFixedBytes);
+    EXPECT_LE(page.intents.size(), 10'000 / IntentBlock::kIntentHeaderBytes);
     seen.insert(seen.end(), page.intents.begin(), page.intents.end());
   }
   EXPECT_EQ(seen, named(nothing));
@@ -209,12 +210,12 @@ TEST_F(IntentsTest, PoolsShareAndReuseBlocks) {
   uint64_t i = 0;
   while (write(5, i) && other.append(TransactionId(6), kTable, Key(i))) ++i;
   EXPECT_EQ(used_blocks(), kBlocks);
-  list.settle(publication(5));
+  list.end_batch(publication(5));
   EXPECT_TRUE(other.append(TransactionId(6), kTable, Key(i)));
   EXPECT_LE(used_blocks(), kBlocks / 2 + 2);
 }
 
-/// Lists against a plain vector.
+/// A model test of lists against a plain vector.
 class IntentsModel : public IntentsTest {
  protected:
   struct Recorded {
@@ -249,14 +250,14 @@ class IntentsModel : public IntentsTest {
       batch.insert(batch.end(), one.begin(), one.end());
     }
     if (std::ranges::find(failed, true) != failed.end() || random_.one_in(5)) {
-      list.take_back(failed);
+      list.remove_failed(failed);
       for (size_t i = 0; i < batch.size(); ++i) {
         if (!failed[i]) model_.push_back(batch[i]);
       }
     } else {
       model_.insert(model_.end(), batch.begin(), batch.end());
     }
-    list.settle(known_);
+    list.end_batch(known_);
   }
   bool append(const std::vector<Recorded>& one) {
     if (!one.front().of_index) return write(one.front().transaction, one.front().sequence);
@@ -270,7 +271,7 @@ class IntentsModel : public IntentsTest {
   void forget_covered() {
     std::erase_if(model_, [&](const Recorded& r) { return known_.later.visible(Version(r.transaction)); });
   }
-  /// Goes on reading where the last page ended, from the beginning again when that was the end.
+  /// Reads the next page; after the last page it begins again.
   void read_page() {
     forget_covered();
     IntentPage page(random_.between(1'100, 20'000), random_.between(1, 20));
@@ -281,7 +282,9 @@ class IntentsModel : public IntentsTest {
       const Recorded& r = model_[at++];
       ASSERT_EQ(intent.record.value, r.sequence);
       ASSERT_EQ(intent.transaction.value, r.transaction);
-      ASSERT_EQ(intent.kind, !r.of_index ? Kind::kRecord : r.sequence % 2 == 0 ? Kind::kTake : Kind::kGive);
+      ASSERT_EQ(intent.kind, !r.of_index           ? Kind::kRecord
+                             : r.sequence % 2 == 0 ? Kind::kIndexRemove
+                                                   : Kind::kIndexInsert);
       ASSERT_EQ(intent.shared, r.of_index && r.sequence % 3 == 0);
       ASSERT_EQ(intent.key, r.key);
       ASSERT_EQ(intent.table, r.of_index ? kIndex : kTable);
@@ -303,7 +306,7 @@ class IntentsModel : public IntentsTest {
   uint64_t appended_ = 0, named_ = 0, rounds_ = 0;
 };
 
-TEST_F(IntentsModel, IsAVectorWithoutWhatIsCovered) {
+TEST_F(IntentsModel, MatchesAVectorOfUncoveredIntents) {
   for (int i = 0; i < 20'000; ++i) {
     begin_some();
     batch();

@@ -1,4 +1,4 @@
-// Who a request comes from, and where its answer goes.
+// The interfaces between request handling and its driver: the peer of a connection, and the handler of scans.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,10 @@
 
 namespace loam::storage {
 
-/// One connection, as request handling sees it. Role: keeps what belongs to the connection and takes its answers; the
-/// network thread, the simulator and tests implement it. Owner: the driver. Threads: one.
+/// One connection of a client, as request handling sees it.
+///
+/// Role: holds the session of the connection and sends replies. The network thread, the simulator and tests implement
+/// it. Owner: the driver. Threads: one.
 class Peer {
  public:
   explicit Peer(PeerId id) : id_(id) {}
@@ -22,13 +24,16 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  /// Takes a copy. kOverloaded when the peer does not read what it is sent.
+  /// Sends a message; it copies the bytes. kOverloaded: the client does not read what it is sent.
   virtual Status send(Bytes message) = 0;
-  /// The peer broke the protocol, or cannot be answered: end the connection.
+  /// Closes the connection. `status` says why: the client broke the protocol, its session is over, or it cannot be
+  /// answered.
   virtual void close(Status status) = 0;
 
   PeerId id() const { return id_; }
+  /// Returns whether the client has named its session (kAttach).
   bool attached() const { return session_ != nullptr; }
+  /// Returns the session; null before attach().
   const std::shared_ptr<NodeSession>& session() const { return session_; }
   void attach(std::shared_ptr<NodeSession> session) { session_ = std::move(session); }
 
@@ -37,8 +42,9 @@ class Peer {
   std::shared_ptr<NodeSession> session_;
 };
 
-/// Tells that somebody is there. Lost if the peer does not read what it is sent.
-inline Status answer_ping(Peer& peer, uint64_t sequence, ByteReader& body) {
+/// Answers kPing with kPong. The reply is lost if the peer does not read what it is sent. kMalformed: the body is no
+/// ping.
+inline Status reply_to_ping(Peer& peer, uint64_t sequence, ByteReader& body) {
   wire::Ping ping;
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, ping));
   Buffer reply;
@@ -47,24 +53,27 @@ inline Status answer_ping(Peer& peer, uint64_t sequence, ByteReader& body) {
   return ok_status();
 }
 
-/// When a scan that a limit has turned away may try again: every scan that runs now has ended in a few passes over its
-/// pages.
+/// The time after which a client may repeat a scan that a limit has refused. Every scan that runs now has ended after a
+/// few passes over its pages.
 inline constexpr uint64_t kScanRetryNs = 50'000'000;
 
-/// The end of a scan, with the advice that belongs to it.
+/// Returns the message that ends a scan. With kOverloaded it advises the client to repeat the scan after kScanRetryNs.
 inline wire::ScanDone scan_done(Status status, const wire::ScanStatistics& statistics = {}) {
   const uint64_t retry_after_ns = status == StatusCode::kOverloaded ? kScanRetryNs : 0;
   return {std::move(status), statistics, retry_after_ns, {}};
 }
 
-/// Where scans go. Implemented by the node's scan threads and by tests.
-class ScanPort {
+/// Executes the scans that the executor decodes. ScanService and tests implement it. The peer and the sequence of the
+/// kScan identify a scan.
+class ScanHandler {
  public:
-  virtual ~ScanPort() = default;
-  /// Joins the scan of a served table. Called inside an epoch guard: the page list of this moment is the one that the
-  /// query works on (R23). An error is answered at once with kScanDone.
+  virtual ~ScanHandler() = default;
+  /// Adds a query to the shared scan of its table. The caller holds an epoch guard, so the query works on the page list
+  /// of this moment (R23, immutable page list). The executor answers an error at once with kScanDone.
   virtual Status start(Peer& peer, uint64_t sequence, wire::Scan scan) = 0;
+  /// Lets the scan send `credits` more chunks.
   virtual void credit(Peer& peer, uint64_t sequence, uint32_t credits) = 0;
+  /// Ends the scan; its client wants no further chunk.
   virtual void cancel(Peer& peer, uint64_t sequence) = 0;
 };
 

@@ -10,8 +10,8 @@
 namespace loam::storage {
 namespace {
 
-/// Shards of `self`, worked out once a change rather than once a request.
-void find_owned(RegistryView& view, NodeId self) {
+/// Computes the virtual shards of `self` once for each change, so that requests do not.
+void compute_owned_shards(RegistryView& view, NodeId self) {
   view.owned.reset();
   for (size_t shard = 0; shard < view.shards.owners.size() && shard < view.owned.size(); ++shard) {
     view.owned[shard] = view.shards.owners[shard] == self;
@@ -19,8 +19,8 @@ void find_owned(RegistryView& view, NodeId self) {
   view.owns_all = view.owned.all();
 }
 
-/// Every session that `b` fences is fenced by `a`; fence sets of a cluster are ordered by inclusion.
-bool fences_more(const wire::FenceSet& a, const wire::FenceSet& b) {
+/// Returns whether `a` fences every session that `b` fences. Of two fence sets of a cluster one contains the other.
+bool is_superset(const wire::FenceSet& a, const wire::FenceSet& b) {
   if (a.watermark != b.watermark) return a.watermark > b.watermark;
   return a.alive.size() <= b.alive.size();
 }
@@ -42,7 +42,7 @@ Registry::~Registry() {
   delete publication_.load(std::memory_order_relaxed);
 }
 
-Status Registry::enter_service(EpochThread& thread, const wire::NodeRegistered& registered) {
+Status Registry::enter_service(EpochThread& thread, const wire::RegisterNodeReply& registered) {
   const Incarnation incarnation = registered.incarnation;
   if (incarnation.value == 0 || incarnation.value > VersionSource::kMaxIncarnation) {
     return {StatusCode::kInvalidArgument, "the commit manager gave incarnation " + std::to_string(incarnation.value) +
@@ -59,9 +59,10 @@ Status Registry::enter_service(EpochThread& thread, const wire::NodeRegistered& 
   if (registered.memory_lost) Env::probe("node.registration.memory_lost");
   if (versions_ == nullptr) versions_ = std::make_unique<VersionSource>(incarnation);
   const RegistryView& before = *view_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
+  // Take over the catalog: keep the tables that exist, create the missing ones, drop the ones that it lacks.
   auto next = copy_view();
   next->tables.clear();
-  next->waiting.clear();
+  next->deferred.clear();
   std::vector<std::shared_ptr<Table>> made;
   for (const wire::TableInfo& info : registered.catalog.tables) {
     if (const auto* kept = before.find(info.id); kept != nullptr) {
@@ -73,8 +74,8 @@ Status Registry::enter_service(EpochThread& thread, const wire::NodeRegistered& 
       made.push_back((*table)->table);
       next->tables[info.id] = std::move(table).value();
     } else if (in_service() && table.code() == StatusCode::kNoSpace) {
-      Env::probe("node.registration.table_waits");
-      next->waiting[info.id] = info;
+      Env::probe("node.registration.table_deferred");
+      next->deferred[info.id] = info;
     } else {
       return table.status();
     }
@@ -84,25 +85,26 @@ Status Registry::enter_service(EpochThread& thread, const wire::NodeRegistered& 
     if (next->find(id) == nullptr) dropped.push_back(id);
   }
   next->shards = registered.catalog.shards;
-  find_owned(*next, registered.node);
-  if (!fences_more(next->fences, registered.fences)) next->fences = registered.fences;
+  compute_owned_shards(*next, registered.node);
+  if (!is_superset(next->fences, registered.fences)) next->fences = registered.fences;
   next->memory_lost = registered.memory_lost;
   next->cluster = registered.history.cluster;
   if (registered.publication.number != 0) publish(thread, registered.publication);
-  // Relaxed: published by the release of the view's swap, which readers acquire first.
+  // Relaxed: swap_view() publishes both by its release, and readers acquire the view first.
   incarnation_.store(incarnation.value, std::memory_order_relaxed);
   self_.store(registered.node.value, std::memory_order_relaxed);
   swap_view(thread, std::move(next));
+  // After the swap: from now on no new batch finds a dropped table, so the compactor may wait for the last user.
   for (auto& table : made) compactor_.add(std::move(table));
   for (const TableId id : dropped) compactor_.drop(id);
   return ok_status();
 }
 
-void Registry::make_waiting(EpochThread& thread) {
-  if (view_.load(std::memory_order_relaxed)->waiting.empty()) return;  // relaxed: this thread wrote it
+void Registry::create_deferred_tables(EpochThread& thread) {
+  if (view_.load(std::memory_order_relaxed)->deferred.empty()) return;  // relaxed: this thread wrote it
   auto next = copy_view();
   std::vector<std::shared_ptr<Table>> made;
-  for (auto at = next->waiting.begin(); at != next->waiting.end();) {
+  for (auto at = next->deferred.begin(); at != next->deferred.end();) {
     Result<std::shared_ptr<ServedTable>> table = make_table(at->second);
     if (!table.ok()) {
       ++at;
@@ -110,24 +112,25 @@ void Registry::make_waiting(EpochThread& thread) {
     }
     made.push_back((*table)->table);
     next->tables[at->first] = std::move(table).value();
-    at = next->waiting.erase(at);
+    at = next->deferred.erase(at);
   }
   if (made.empty()) return;
-  Env::probe("node.registration.waiting_table_made");
+  Env::probe("node.registration.deferred_table_created");
   swap_view(thread, std::move(next));
   for (auto& table : made) compactor_.add(std::move(table));
 }
 
-// Release: pairs with the acquire in lease_holds(): who finds the lease granted again sees the fences that came first.
+// Release: pairs with the acquire in lease_holds(). A thread that finds the lease in force also sees the fences that
+// were installed before the grant (R9, leases of storage nodes).
 void Registry::grant_lease(uint64_t until_ns) { lease_until_ns_.store(until_ns, std::memory_order_release); }
 
 void Registry::leave_service() {
-  left_.store(true, std::memory_order_relaxed);
-}  // relaxed: the next batches will see it
+  stopped_.store(true, std::memory_order_relaxed);
+}  // relaxed: later batches see it soon, and the end of service needs no barrier
 
 void Registry::fence(EpochThread& thread, const wire::FenceSet& fences) {
   auto next = copy_view();
-  if (fences_more(next->fences, fences)) {
+  if (is_superset(next->fences, fences)) {
     Env::probe("node.fence.late");
     return;
   }
@@ -148,10 +151,10 @@ Status Registry::install(EpochThread& thread, const wire::TableInfo& table, cons
   if (next->find(table.id) == nullptr) {
     LOAM_ASSIGN_OR_RETURN(next->tables[table.id], make_table(table));
     made = next->tables[table.id]->table;
-    next->waiting.erase(table.id);
+    next->deferred.erase(table.id);
   }
   next->shards = shards;
-  find_owned(*next, self());
+  compute_owned_shards(*next, self());
   swap_view(thread, std::move(next));
   if (made != nullptr) compactor_.add(std::move(made));
   return ok_status();
@@ -159,7 +162,7 @@ Status Registry::install(EpochThread& thread, const wire::TableInfo& table, cons
 
 void Registry::remove(EpochThread& thread, TableId table) {
   auto next = copy_view();
-  if (next->tables.erase(table) + next->waiting.erase(table) == 0) return;
+  if (next->tables.erase(table) + next->deferred.erase(table) == 0) return;
   swap_view(thread, std::move(next));
   compactor_.drop(table);
 }
@@ -177,17 +180,18 @@ void Registry::publish(EpochThread& thread, Publication publication) {
     publication_.store(new Publication(std::move(publication)), std::memory_order_release);
     thread.retire_delete(const_cast<Publication*>(present));
   }
-  // Only now: the compactor waits for the requests that were admitted under the older one, so none may be after this.
+  // After the swap (R13, atomic publication). The compactor waits for the requests that were admitted by the older
+  // publication; the swap makes sure that no later batch uses it.
   compactor_.publish(std::move(for_compactor));
 }
 
-Status Registry::serving(uint64_t now_ns) const {
-  if (left_.load(std::memory_order_relaxed)) {  // relaxed: see leave_service()
+Status Registry::check_serving(uint64_t now_ns) const {
+  if (stopped_.load(std::memory_order_relaxed)) {  // relaxed: see leave_service()
     return {StatusCode::kUnavailable, "the storage node is stopping"};
   }
   if (!lease_holds(now_ns)) {
     return {StatusCode::kUnavailable,
-            "the storage node's lease has run out: it has not heard of the commit manager; try again"};
+            "the storage node's lease has run out: it does not reach the commit manager; try again"};
   }
   if (view().memory_lost) {
     return {StatusCode::kUnavailable,
@@ -197,19 +201,19 @@ Status Registry::serving(uint64_t now_ns) const {
   return ok_status();
 }
 
-Status Registry::admits(const wire::Attach& attach) const {
+Status Registry::check_attach(const wire::Attach& attach) const {
   const wire::ClusterId cluster = view().cluster;
   if (attach.cluster && !cluster) {
     Env::probe("node.attach.while_registering");
-    return {StatusCode::kUnavailable, "this storage node is being registered; try again"};
+    return {StatusCode::kUnavailable, "the storage node is not registered yet; try again"};
   }
   if (attach.cluster && attach.cluster != cluster) {
-    return {StatusCode::kWrongCluster, "this storage node is of cluster " + wire::to_string(cluster) +
-                                           ", the client's session of cluster " + wire::to_string(attach.cluster)};
+    return {StatusCode::kWrongCluster, "the storage node belongs to cluster " + wire::to_string(cluster) +
+                                           ", the client's session to cluster " + wire::to_string(attach.cluster)};
   }
   if (attach.incarnation == incarnation()) return ok_status();
   Env::probe("node.attach.other_incarnation");
-  return {StatusCode::kUnavailable, "this storage node is incarnation " + std::to_string(incarnation().value) +
+  return {StatusCode::kUnavailable, "the storage node is incarnation " + std::to_string(incarnation().value) +
                                         ", not " + std::to_string(attach.incarnation.value) +
                                         "; ask for the catalog again"};
 }
@@ -220,12 +224,12 @@ bool Registry::lease_holds(uint64_t now_ns) const {
 
 bool Registry::in_service() const { return self().value != 0; }
 
-// Relaxed: a thread that has not seen it yet answers kUnavailable once more. A thread that has read a view of a node in
-// service sees both, by the acquire in view().
+// Relaxed: a thread that does not see the registration yet answers kUnavailable once more. A thread that has read a
+// view of the registered storage node sees both values, by the acquire in view().
 NodeId Registry::self() const { return NodeId(self_.load(std::memory_order_relaxed)); }
 Incarnation Registry::incarnation() const { return Incarnation(incarnation_.load(std::memory_order_relaxed)); }
 
-// Relaxed: for people, and for those who ask again.
+// Relaxed: a statistic. check_serving() decides by the view.
 bool Registry::memory_lost() const { return memory_lost_.load(std::memory_order_relaxed); }
 
 std::shared_ptr<const TableList> Registry::tables() const {
@@ -271,6 +275,7 @@ void Registry::swap_view(EpochThread& thread, std::unique_ptr<RegistryView> next
   list->reserve(next->tables.size());
   for (const auto& [id, table] : next->tables) list->push_back(table);
   memory_lost_.store(next->memory_lost, std::memory_order_relaxed);  // relaxed: see memory_lost()
+  // Swap under the lock and free the old list after it: this may free tables.
   std::shared_ptr<const TableList> before = std::move(list);
   {
     const std::scoped_lock lock(list_mutex_);

@@ -1,4 +1,5 @@
-// What a storage node serves: its tables, the shard map and the newest publication, as every thread of it reads them.
+// The registry of a storage node: its tables, the shard map, the fences and the newest publication, as all threads of
+// the storage node read them.
 #pragma once
 
 #include <algorithm>
@@ -25,60 +26,68 @@
 
 namespace loam::storage {
 
-/// A table with its definition. Shared by the registry's views, scans and the compactor; the storage goes with the
-/// last.
+/// A table that this storage node serves, with its definition. Owners: the views of the registry and the scans.
 struct ServedTable {
   wire::TableInfo info;
-  std::shared_ptr<Table> table;  ///< the compactor holds it too: the storage goes with the last of all
+  std::shared_ptr<Table> table;  ///< the compactor shares it; the last owner frees the storage
 
-  /// Whose room a plain write may take that asks for this (R6). None is kept for an application's own tables: it would
-  /// be gone when an undo needs it.
-  Reserve granted(Reserve asked) const {
+  /// Returns the memory class that a plain write gets if it asks for `asked` (R6, room before the claim). Indexes and
+  /// system tables may use the reserve for undo. Tables of applications may not, because they would use the reserve up
+  /// before an undo needs it.
+  Reserve allowed_reserve(Reserve asked) const {
     return info.index || wire::is_system_name(info.name) ? std::min(asked, Reserve::kUndo) : Reserve::kWrite;
   }
 };
 
-/// Tables that somebody keeps: their storage stays as long.
+/// Tables that the holder of the list keeps alive.
 using TableList = std::vector<std::shared_ptr<ServedTable>>;
 
-/// One state of the registry. Immutable; valid as long as the reader's epoch guard.
+/// One state of the registry. Immutable. A reader may use it as long as it holds the epoch guard inside which it read
+/// the pointer.
 struct RegistryView {
   std::unordered_map<TableId, std::shared_ptr<ServedTable>> tables;
-  /// Tables that the commit manager has made while the node was away, and that there is no memory for. Nothing is in
-  /// them here: reads find nothing, writes get kNoSpace, until make_waiting().
-  std::unordered_map<TableId, wire::TableInfo> waiting;
+  /// Tables of the catalog for which this storage node had no memory when it registered again. They are empty here:
+  /// reads find no record and writes get kNoSpace, until create_deferred_tables() creates them.
+  std::unordered_map<TableId, wire::TableInfo> deferred;
   wire::ShardMap shards;
-  std::bitset<wire::kVirtualShards> owned;  ///< shards of this node
-  bool owns_all = false;
-  wire::ClusterId cluster;   ///< that the node was registered with first
-  wire::FenceSet fences;     ///< sessions whose requests are refused (R7)
-  bool memory_lost = false;  ///< the records of this node's shards are lost, and nobody has accepted that yet (R10)
+  std::bitset<wire::kVirtualShards> owned;  ///< the virtual shards of this storage node
+  bool owns_all = false;                    ///< this storage node owns every virtual shard
+  wire::ClusterId cluster;                  ///< the cluster at which this storage node is registered
+  wire::FenceSet fences;                    ///< sessions whose requests are refused (R7, fence barrier)
+  bool memory_lost = false;  ///< the records of the own shards are lost, and no operator has accepted that (R10)
 
+  /// Returns the table; null if it is not served here.
   const std::shared_ptr<ServedTable>* find(TableId table) const {
     const auto found = tables.find(table);
     return found == tables.end() ? nullptr : &found->second;
   }
-  /// Null unless it waits.
-  const wire::TableInfo* find_waiting(TableId table) const {
-    const auto found = waiting.find(table);
-    return found == waiting.end() ? nullptr : &found->second;
+  /// Returns the definition of a deferred table; null if the table is not deferred.
+  const wire::TableInfo* find_deferred(TableId table) const {
+    const auto found = deferred.find(table);
+    return found == deferred.end() ? nullptr : &found->second;
   }
   bool owns(TableId table, Key key) const { return owns_all || owned[wire::shard_of(table, key)]; }
 };
 
-/// Role: tells every part of the node which tables there are and what may be collected: the threads that execute
-/// requests, and the compactor. It lets one control thread change what many threads read without a lock: a change makes
-/// a new view and swaps one pointer; the old one is retired through the epochs. Owner: the node. Threads: changes by
-/// the control thread alone; view() and publication() by any thread inside an epoch guard, the rest by any.
+/// Holds the tables, the shard map, the fences, the lease and the newest publication of a storage node.
 ///
-/// Invariants: (1) before the first registration no view has a table, so that nothing is served without a catalog and a
-/// publication (R9); (2) publications only get newer (R13), fences only more (R7); (3) requests are refused unless the
-/// node holds a lease, and a lease that had run out is not granted again before every batch that was under way has
-/// ended (ManagerLink): the commit manager may have counted the node as fenced meanwhile.
+/// Role: the control thread changes this state, and many threads read it without a lock. A change copies the present
+/// view, changes the copy, and swaps one pointer; the old view is retired through the epochs. Owner: the storage node.
+/// Threads: the control thread alone makes changes; any thread inside an epoch guard may call view() and publication();
+/// any thread may call the other readers.
+///
+/// Invariants:
+/// (1) Before the first registration no view has a table. So nothing is served without a catalog and a publication (R9,
+///     leases of storage nodes).
+/// (2) Publications only get newer (R13, atomic publication). The set of fenced sessions only grows (R7).
+/// (3) Requests are refused unless the storage node holds a lease. ManagerProtocol grants a lease that had run out only
+///     after every batch that was under way has ended, because the commit manager may have counted the storage node as
+///     fenced meanwhile.
 class Registry {
  public:
+  /// Options of the tables that the registry creates.
   struct Options {
-    size_t writers = 1;  ///< threads that may write, see TableOptions
+    size_t writers = 1;  ///< number of threads that may write, see TableOptions
     LogOptions log;
   };
 
@@ -87,54 +96,62 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // ---- control thread, each inside no guard -------------------------------------------------------------------------
+  // ---- the control thread, outside of epoch guards ------------------------------------------------------------------
 
-  /// The node is registered, for the first time or again with the records that it has: takes tables, shards, fences and
-  /// publication as they are. kNoSpace if the tables do not fit the first time; later, a node that is full goes on with
-  /// the tables that it has, and the others wait. kInvalidArgument if it is told to be somebody else.
-  Status enter_service(EpochThread& thread, const wire::NodeRegistered& registered);
-  /// Makes the tables that wait, as far as there is memory now.
-  void make_waiting(EpochThread& thread);
-  /// Requests are served until then, by Env's clock.
+  /// Applies a registration: the first one, or a later one of the same incarnation. Takes over tables, shards, fences
+  /// and publication, and drops the tables that the catalog lacks.
+  ///   kNoSpace: the tables do not fit at the first registration. Later registrations defer the tables that do not fit.
+  ///   kInvalidArgument: node number or incarnation are not those of this process, or the fences are invalid.
+  Status enter_service(EpochThread& thread, const wire::RegisterNodeReply& registered);
+  /// Creates the deferred tables for which there is memory now.
+  void create_deferred_tables(EpochThread& thread);
+  /// Serves requests until `until_ns` by the clock of Env.
   void grant_lease(uint64_t until_ns);
-  /// Requests are refused from the next batch on, for good: the node stops, or was replaced.
+  /// Refuses all requests from the next batch on and for ever: the process ends, or was replaced.
   void leave_service();
-  /// Requests of these sessions are refused from the next batch on. Ignored if fewer than the present ones.
+  /// Refuses the requests of these sessions from the next batch on. Ignores a set that the present one contains.
   void fence(EpochThread& thread, const wire::FenceSet& fences);
-  /// An operator has accepted that the records are lost: the shards are served, empty.
+  /// Serves the shards, empty, after an operator has accepted the loss of their records (R10).
   void accept_loss(EpochThread& thread);
-  /// Makes the table, or takes the new shard map if it exists already.
+  /// Creates the table unless it exists, and takes over the shard map. kNoSpace: the table does not fit.
   Status install(EpochThread& thread, const wire::TableInfo& table, const wire::ShardMap& shards);
-  /// Requests get kNoSuchTable from the next batch on. The storage goes when its last user has let go (R30).
+  /// Removes the table. Requests get kNoSuchTable from the next batch on. The last user of the table frees the storage
+  /// (R30, table creation and drop).
   void remove(EpochThread& thread, TableId table);
-  /// Ignored unless newer than the present one.
+  /// Installs the publication for requests, and then for the compactor. Ignores one that is not newer.
   void publish(EpochThread& thread, Publication publication);
 
   // ---- any thread ---------------------------------------------------------------------------------------------------
 
-  /// Why requests are refused at this moment, or kOk. Caller holds an epoch guard.
-  Status serving(uint64_t now_ns) const;
-  /// Why a client does not mean this node: it is of another cluster (kWrongCluster) or another incarnation
-  /// (kUnavailable); or kOk. Caller holds an epoch guard.
-  Status admits(const wire::Attach& attach) const;
+  /// Returns kOk, or why requests are refused at this moment. The caller holds an epoch guard.
+  Status check_serving(uint64_t now_ns) const;
+  /// Returns kOk if the client means this process. kWrongCluster: it means a storage node of another cluster.
+  /// kUnavailable: it means another incarnation. The caller holds an epoch guard.
+  Status check_attach(const wire::Attach& attach) const;
+  /// Returns whether the lease is in force.
   bool lease_holds(uint64_t now_ns) const;
+  /// Returns whether the storage node has been registered.
   bool in_service() const;
-  /// 0 before enter_service().
+  /// Returns the number of this storage node; 0 before enter_service().
   NodeId self() const;
+  /// Returns the incarnation of this process; 0 before enter_service().
   Incarnation incarnation() const;
-  /// The records of this node's shards are lost, and no operator has accepted the loss (R10).
+  /// Returns whether the records of the own shards are lost and no operator has accepted the loss (R10).
   bool memory_lost() const;
-  /// The tables of the last change, for threads that look at all of them: they need no guard for it, so a node with
-  /// many tables holds back no epoch. Takes a lock that the control thread holds for an instant a change.
+  /// Returns the tables of the newest view, for threads that walk over all tables. The list keeps the tables alive, so
+  /// the walk needs no epoch guard and delays no reclamation. Takes a lock that the control thread holds for an instant
+  /// at each change.
   std::shared_ptr<const TableList> tables() const;
-  /// Caller holds an epoch guard.
+  /// Returns the newest view. The caller holds an epoch guard.
   const RegistryView& view() const;
+  /// Returns the newest publication. The caller holds an epoch guard.
   const Publication& publication() const;
   EpochDomain& epochs() { return epochs_; }
 
  private:
   Result<std::shared_ptr<ServedTable>> make_table(const wire::TableInfo& info);
   std::unique_ptr<RegistryView> copy_view() const;
+  /// Makes `next` the newest view and retires the present one.
   void swap_view(EpochThread& thread, std::unique_ptr<RegistryView> next);
 
   // Constant after construction.
@@ -142,12 +159,12 @@ class Registry {
   PagePool& pool_;
   Compactor& compactor_;
   const Options options_;
-  // Written by the control thread, read by all.
-  std::unique_ptr<VersionSource> versions_;  // set before in_service_
+  // Written by the control thread, read by any thread.
+  std::unique_ptr<VersionSource> versions_;  // set before `self_`; the tables refer to it
   Env::Atomic<uint64_t> self_{0};
   Env::Atomic<uint64_t> incarnation_{0};
   Env::Atomic<uint64_t> lease_until_ns_{0};
-  Env::Atomic<bool> left_{false};
+  Env::Atomic<bool> stopped_{false};
   Env::Atomic<bool> memory_lost_{false};
   Env::Atomic<const RegistryView*> view_;
   Env::Atomic<const Publication*> publication_;

@@ -1,5 +1,5 @@
-// A session that changes its connection again and again, with the same requests sent on both: two network threads, each
-// request executed once, and every answer to it the same.
+// A session changes its connection repeatedly between two network threads and sends the same requests on both. Each
+// request is executed once, and every answer to it has the same bytes (R3).
 #include <algorithm>
 #include <barrier>
 #include <mutex>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/testing/random.h"
-#include "storage-node/src/request/node_fixture.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -30,7 +30,7 @@ class SessionStressTest : public NodeFixture {
       ByteReader reader(message);
       wire::Envelope envelope;
       ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
-      if (envelope.opcode == wire::Opcode::kAttached) continue;
+      if (envelope.opcode == wire::Opcode::kAttachReply) continue;
       ASSERT_EQ(wire::to_string(envelope.opcode), wire::to_string(wire::Opcode::kPlainWriteReply));
       const auto [first, fresh] = answers_.emplace(envelope.sequence, message);
       ASSERT_EQ(first->second, message) << "request " << envelope.sequence << " was executed twice";
@@ -41,7 +41,7 @@ class SessionStressTest : public NodeFixture {
     }
   }
 
-  /// What one network thread does: connections of the same session, the round's requests on each.
+  /// The loop of one network thread: it opens connections of the same session and sends the round's requests on each.
   template <class Barrier>
   void network_thread(size_t number, Barrier& round) {
     EpochThread epoch(epochs, "network " + std::to_string(number));
@@ -62,16 +62,16 @@ class SessionStressTest : public NodeFixture {
           const wire::PlainWrite insert{{{wire::WriteKind::kInsert, {}, {kCounters, Key(sequence)}, {}, bytes}}};
           wire::encode_message(insert, sequence, messages.emplace_back());
         }
-        // As frames come: the first requests may stand in one batch with kAttach.
+        // The first requests may arrive in one batch with kAttach.
         const std::vector<Bytes> views(messages.begin(), messages.end());
         for (size_t from = 0; from < views.size();) {
           const size_t size = std::min<size_t>(1 + random.below(4), views.size() - from);
           on_thread.run(peer, std::span(views).subspan(from, size));
           from += size;
-          if (random.one_in(4)) std::this_thread::yield();  // or one core would run them one after the other
+          if (random.one_in(4)) std::this_thread::yield();  // lets the other thread run on a shared core
         }
         check_answers(peer);
-        // Relaxed, here and below: a count.
+        // Relaxed, here and below: a statistic.
         if (!peer.closed.ok()) overtaken_.fetch_add(1, std::memory_order_relaxed);
         stress_sessions_.detach(peer.session(), peer.id());
       }

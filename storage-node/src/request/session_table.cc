@@ -12,24 +12,27 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
   PeerId before = 0;
   {
     const std::scoped_lock lock(mutex_);
-    if (given_up_.contains(session)) {
-      Env::probe("node.session.met_given_up");
+    // The reply window of an evicted session is gone. A repeated request would be executed again, so refuse it (R3,
+    // idempotent requests within a session).
+    if (evicted_.contains(session)) {
+      Env::probe("node.session.evicted_came_back");
       return Status(StatusCode::kUnknownOutcome,
                     "session " + std::to_string(session.value) +
-                        " was away for so long that the storage node has forgotten what it did; open a new one");
+                        " was disconnected for too long: the storage node has dropped its reply window; open a new "
+                        "session");
     }
     const auto at = sessions_.find(session);
     if (at != sessions_.end()) {
       found = at->second;
-    } else if ((sessions_.size() >= kMaxSessions || Env::rare("node.session.crowded")) && !give_one_up()) {
-      return Status(StatusCode::kOverloaded, "the storage node knows " + std::to_string(sessions_.size()) +
-                                                 " sessions already, as many as it takes; try again");
+    } else if ((sessions_.size() >= kMaxSessions || Env::buggify("node.session.crowded")) && !evict_one()) {
+      return Status(StatusCode::kOverloaded, "the storage node already has " + std::to_string(sessions_.size()) +
+                                                 " sessions, its limit; try again");
     } else {
       found = sessions_[session] = std::make_shared<NodeSession>(session, pool_);
     }
-    // Relaxed: every thread that acts by it holds the batch lock (see speaks()) or the table's lock.
+    // Relaxed: every thread that acts on the value holds the batch lock (see is_current()) or the table's lock.
     before = found->current_.exchange(peer, std::memory_order_relaxed);
-    if (before == 0 && found->windowed_.load(std::memory_order_relaxed)) away_.erase(found->away_);
+    if (before == 0 && found->has_window_.load(std::memory_order_relaxed)) disconnected_.erase(found->disconnected_);
   }
   if (before != 0 && before != peer) {
     Env::probe("node.session.connected_anew");
@@ -41,27 +44,29 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
 
 void SessionTable::detach(const std::shared_ptr<NodeSession>& session, PeerId peer) {
   const std::scoped_lock lock(mutex_);
-  // Relaxed, all: changed under this lock only.
+  // Relaxed, all three: written under this lock alone.
   if (session->current_.load(std::memory_order_relaxed) != peer) return;
   const auto at = sessions_.find(session->id());
-  if (at == sessions_.end() || at->second != session) return;  // fenced meanwhile
+  if (at == sessions_.end() || at->second != session) return;  // dropped by a fence meanwhile
   session->current_.store(0, std::memory_order_relaxed);
-  if (session->windowed_.load(std::memory_order_relaxed)) {
-    session->away_ = away_.insert(away_.end(), session.get());
+  if (session->has_window_.load(std::memory_order_relaxed)) {
+    session->disconnected_ = disconnected_.insert(disconnected_.end(), session.get());
   } else {
+    // A session without a window has executed nothing that a repetition could execute twice: forget it at once.
     sessions_.erase(at);
   }
 }
 
 Status SessionTable::open_window(NodeSession& session) {
   const std::scoped_lock lock(mutex_);
-  if (windows_ >= kMaxWindows && !give_one_up()) {
-    return {StatusCode::kOverloaded, "the storage node keeps answers for " + std::to_string(windows_) +
-                                         " sessions already, as many as it takes; try again"};
+  if (windows_ >= kMaxWindows && !evict_one()) {
+    return {StatusCode::kOverloaded, "the storage node already has reply windows of " + std::to_string(windows_) +
+                                         " sessions, its limit; try again"};
   }
   ++windows_;
-  writers_.emplace(session.id(), session.intents_);
-  session.windowed_.store(true, std::memory_order_relaxed);  // relaxed: see windowed()
+  // From now on the session may write, so recovery must find its intents.
+  session_intents_.emplace(session.id(), session.intents_);
+  session.has_window_.store(true, std::memory_order_relaxed);  // relaxed: see has_window()
   return ok_status();
 }
 
@@ -75,57 +80,60 @@ void SessionTable::drop_fenced(const wire::FenceSet& fences) {
         ++at;
         continue;
       }
-      // Relaxed, both: changed under this lock only.
+      // Relaxed: written under this lock alone.
       Env::probe("node.session.dropped_fenced");
       ended.emplace_back(session.id(), session.current_.load(std::memory_order_relaxed));
       drop(*at->second);
       at = sessions_.erase(at);
     }
-    std::erase_if(given_up_, [&](SessionId session) { return fences.fenced(session); });
+    std::erase_if(evicted_, [&](SessionId session) { return fences.fenced(session); });
   }
+  // Close outside of the lock: close_() takes the lock of another thread's queue.
   for (const auto& [session, peer] : ended) {
     if (peer == 0) continue;
     close_(peer, {StatusCode::kFenced, "the commit manager has ended session " + std::to_string(session.value)});
   }
 }
 
-/// No batch of such a session is under way: its connection has ended, and the one before that even earlier.
-bool SessionTable::give_one_up() {
-  if (away_.empty() || given_up_.size() >= kMaxGivenUp) return false;
-  NodeSession& longest = *away_.front();
+// No batch of a disconnected session is under way: its last connection has ended, and the ones before it have, too.
+bool SessionTable::evict_one() {
+  if (disconnected_.empty() || evicted_.size() >= kMaxEvictedSessions) return false;
+  NodeSession& longest = *disconnected_.front();
   const SessionId id = longest.id();
-  Env::probe("node.session.given_up");
-  given_up_.insert(id);
+  Env::probe("node.session.evicted");
+  evicted_.insert(id);
   drop(longest);
   sessions_.erase(id);
   return true;
 }
 
 void SessionTable::drop(NodeSession& session) {
-  // Relaxed, both: changed under this lock only.
-  if (!session.windowed_.load(std::memory_order_relaxed)) return;
+  // Relaxed, both: written under this lock alone.
+  if (!session.has_window_.load(std::memory_order_relaxed)) return;
   --windows_;
-  // No batch of it is under way, and none will execute anything: what it has recorded so far is all.
-  if (session.intents_->list().size() == 0) writers_.erase(session.id());
-  if (session.current_.load(std::memory_order_relaxed) == 0) away_.erase(session.away_);
+  // No batch of the session is under way, and no later one will execute a write. So the list gets no further intent.
+  if (session.intents_->list().size() == 0) session_intents_.erase(session.id());
+  if (session.current_.load(std::memory_order_relaxed) == 0) disconnected_.erase(session.disconnected_);
 }
 
 std::pair<SessionId, std::shared_ptr<SessionIntents>> SessionTable::intents_from(SessionId from) const {
   const std::scoped_lock lock(mutex_);
-  const auto at = writers_.lower_bound(from);
-  if (at == writers_.end()) return {};
+  const auto at = session_intents_.lower_bound(from);
+  if (at == session_intents_.end()) return {};
   return *at;
 }
 
 bool SessionTable::sweep(const Publication& publication) {
+  // Each turn looks for the next session under the table's lock and then works under the session's lock alone: no
+  // thread holds both.
   size_t blocks_left = kSweepBlocks;
   for (size_t sessions = 0; sessions < kSweepSessions && blocks_left != 0; ++sessions) {
     std::shared_ptr<SessionIntents> intents;
     bool ended = false;
     {
       const std::scoped_lock lock(mutex_);
-      const auto at = writers_.lower_bound(sweep_.session);
-      if (at == writers_.end()) {
+      const auto at = session_intents_.lower_bound(sweep_.session);
+      if (at == session_intents_.end()) {
         sweep_ = {};
         return false;
       }
@@ -136,14 +144,15 @@ bool SessionTable::sweep(const Publication& publication) {
     {
       const std::scoped_lock lock(intents->lock());
       IntentList& list = intents->list();
-      const bool idle = std::exchange(intents->settled_seen_, list.settled()) == list.settled();
+      // A session with a batch since the last round drops its covered intents itself, in end_batch().
+      const bool idle = std::exchange(intents->batches_seen_, list.batches()) == list.batches();
       sweep_.block = idle || ended ? list.sweep(publication, sweep_.block, blocks_left) : 0;
     }
     if (sweep_.block != 0) continue;
     if (ended && intents->list().size() == 0) {
       Env::probe("node.session.intents_gone");
       const std::scoped_lock lock(mutex_);
-      writers_.erase(sweep_.session);
+      session_intents_.erase(sweep_.session);
     }
     if (sweep_.session == SessionId(UINT64_MAX)) {
       sweep_ = {};
@@ -162,7 +171,7 @@ size_t SessionTable::size() const {
 uint64_t SessionTable::intents() const {
   const std::scoped_lock lock(mutex_);
   uint64_t sum = 0;
-  for (const auto& [session, intents] : writers_) sum += intents->list().size();
+  for (const auto& [session, intents] : session_intents_) sum += intents->list().size();
   return sum;
 }
 

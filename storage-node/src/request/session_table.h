@@ -1,17 +1,19 @@
-// The sessions that speak to a storage node, and what it remembers of each (R3).
+// The sessions that are known to a storage node, with their reply windows and intents [R3, idempotent requests within a
+// session; R5, intents before answers].
 //
-// A session is one client process. It may lose its connection and come back on another one, which another network
-// thread serves; what it had no answer to it sends again. So that no request is executed twice:
+// A session is one client process. The client may lose its connection and return on another one, which another network
+// thread serves. It then sends again the requests that have no answer. Two locks prevent a second execution:
 //
-//   attach (newest wins)   table lock: current := the new peer        the peer before it is told to close
-//   batch                  session lock; current == this peer? else the batch is dropped; …; unlock
+//   attach   table lock: current := the new peer              then the peer before it is told to close
+//   batch    session lock: current == this peer? if not, the batch is dropped; …; unlock
 //
-// A batch of the former connection either holds the session's lock before the first batch of the new one does, and has
-// ended when that begins; or it takes the lock later, finds another peer current and does nothing. Within a batch the
-// window of answers tells a repetition from a new request.
+// The newest connection wins. A batch of the former connection has two cases. It holds the session's lock before the
+// first batch of the new connection does; then it has ended when the new one begins. Or it takes the lock later; then
+// it finds another peer current and does nothing. Within a batch the reply window distinguishes a repetition from a new
+// request.
 //
-// What a session has written in transactions that are still open outlives its entry here (R5): the table keeps the
-// intents of sessions that have ended until publications have covered them all.
+// The intents of open transactions outlive the entry of their session (R5). The table keeps the intents of a session
+// that has ended until publications have covered them all.
 #pragma once
 
 #include <cstddef>
@@ -37,33 +39,38 @@
 
 namespace loam::storage {
 
-/// Name of a connection of this node; never reused while the node runs. 0: none.
+/// Identifies a connection of this storage node. The process never reuses a number. 0: no connection.
 using PeerId = uint64_t;
 
-/// Sessions that a node knows at one time. Beyond it the session that has been without a connection for longest is
-/// given up, or, if all have one, a new one is told kOverloaded. An entry without a window takes some 200 bytes.
+/// Upper bound on the sessions that a storage node knows. Beyond it the table evicts the session that has been
+/// disconnected for longest; if it can evict none, a new session gets kOverloaded. An entry without a reply window
+/// takes about 200 bytes.
 inline constexpr size_t kMaxSessions = 16'384;
-/// Sessions with a window of answers, that is, which have changed something: 352 KiB each, beside the node's pool. The
-/// same beyond it.
+/// Upper bound on the sessions with a reply window, that is, the sessions that have changed something. A window takes
+/// 352 KiB beside the page pool. Beyond the bound the table evicts a session, as with kMaxSessions.
 inline constexpr size_t kMaxWindows = 512;
-/// Sessions that were given up and are not fenced yet; beyond it none is given up.
-inline constexpr size_t kMaxGivenUp = 65'536;
-/// Lists and blocks of intents that one step of a sweep looks at: some 100 µs.
+/// Upper bound on the evicted sessions that are not fenced yet. Beyond it the table evicts no session.
+inline constexpr size_t kMaxEvictedSessions = 65'536;
+/// Upper bound on the sessions that one call of SessionTable::sweep() visits. Together with kSweepBlocks it limits a
+/// call to about 100 µs.
 inline constexpr size_t kSweepSessions = 64;
+/// Upper bound on the blocks of intents that one call of SessionTable::sweep() reads.
 inline constexpr size_t kSweepBlocks = 256;
-/// When whom a limit has turned away may try again: fences, which end sessions, come at most every few milliseconds.
+/// The time after which a client may repeat a request that kMaxSessions or kMaxWindows has refused. Fences end sessions
+/// and make room; they arrive at most every few milliseconds.
 inline constexpr uint64_t kSessionRetryNs = 100'000'000;
 
-/// The intents of one session, and the lock that guards them. Owner: the session's NodeSession and, once it has opened
-/// its window, the table; those of a session that has ended stay in the table until no intent is left. Threads: see the
-/// members.
+/// The intents of one session, with the session's batch lock, which guards them.
+///
+/// Owners: the NodeSession; the SessionTable too, from open_window() on. The table keeps the intents of an ended
+/// session until no intent is left. Threads: see the members.
 class SessionIntents {
  public:
   explicit SessionIntents(IntentPool& pool) : list_(pool) {}
 
-  /// The session's batch lock. Recovery and sweeps hold it for a page of intents or a few blocks.
+  /// Returns the session's batch lock. Requests for intents and sweeps hold it for one page of intents or a few blocks.
   Mutex& lock() { return lock_; }
-  /// Inside the lock; only size() may be called without it.
+  /// Returns the list. The caller holds the lock, except for a call of size().
   IntentList& list() { return list_; }
   const IntentList& list() const { return list_; }
 
@@ -72,29 +79,32 @@ class SessionIntents {
 
   Mutex lock_;
   IntentList list_;            // guarded by lock_
-  uint64_t settled_seen_ = 0;  // guarded by lock_: the list's settled() when SessionTable::sweep() looked last
+  uint64_t batches_seen_ = 0;  // guarded by lock_: the list's batches() when SessionTable::sweep() looked last
 };
 
-/// What a node keeps for one session. Owner: SessionTable, and the peers that attached to it. Threads: see the members.
+/// The entry of one session at a storage node.
+///
+/// Role: holds the reply window and the intents of the session, and the peer that speaks for it. Owners: the
+/// SessionTable and the attached peers. Threads: see the members.
 class NodeSession {
  public:
   NodeSession(SessionId id, IntentPool& pool) : id_(id), intents_(std::make_shared<SessionIntents>(pool)) {}
 
   SessionId id() const { return id_; }
-  /// Held for the length of a batch. Uncontended but when a session changes its connection, or somebody looks at its
-  /// intents while it is idle.
+  /// Returns the lock that a network thread holds for the length of a batch. Other threads compete for it only when the
+  /// session changes its connection, or when recovery or a sweep reads the intents.
   Mutex& batch_lock() { return intents_->lock(); }
 
   // ---- inside the batch lock ----------------------------------------------------------------------------------------
 
-  /// False: a newer connection speaks for the session.
-  bool speaks(PeerId peer) const {
-    // Relaxed: written before the new peer took the batch lock, which the caller holds; until then either answer will
-    // do, since the new peer waits for this batch.
+  /// Returns whether this peer speaks for the session; false: a newer connection does.
+  bool is_current(PeerId peer) const {
+    // Relaxed: the new peer takes the batch lock, which the caller holds, after the write. Until then either answer is
+    // right, because the new peer waits for this batch.
     return current_.load(std::memory_order_relaxed) == peer;
   }
-  /// SessionTable::open_window() has been called for it.
-  bool windowed() const { return windowed_.load(std::memory_order_relaxed); }  // relaxed: written by such a batch
+  /// Returns whether the session has a reply window; SessionTable::open_window() opens it.
+  bool has_window() const { return has_window_.load(std::memory_order_relaxed); }  // relaxed: written by such a batch
   wire::ReplyWindow& window() { return window_; }
   IntentList& intents() { return intents_->list(); }
 
@@ -104,70 +114,85 @@ class NodeSession {
   const SessionId id_;
   const std::shared_ptr<SessionIntents> intents_;
   Env::Atomic<PeerId> current_{0};                    // written under the table's lock
-  Env::Atomic<bool> windowed_{false};                 // the same
+  Env::Atomic<bool> has_window_{false};               // written under the table's lock
   wire::ReplyWindow window_{wire::kNodeReplyWindow};  // guarded by batch_lock()
-  std::list<NodeSession*>::iterator away_;            // guarded by the table's lock: if it has a window and no peer
+  // The place in SessionTable::disconnected_; valid if the session has a window and no peer. Guarded by the table's
+  // lock.
+  std::list<NodeSession*>::iterator disconnected_;
 };
 
-/// Role: finds sessions by their number, ends those that are fenced, and keeps the intents of all. Owner: the node.
-/// Threads: any, except for sweep(). A short lock is taken when connections come and go, never for a batch, and never
-/// held while a thread waits for a session's lock.
+/// Finds sessions by their number, removes fenced sessions, and keeps the intents of all sessions.
 ///
-/// Invariants: (1) a session has at most one entry, and an entry at most one current peer; (2) an entry with a window
-/// stays until its session is fenced, or else the session is not let in again: forgetting it could execute a request
-/// twice; (3) a session that has intents is in `writers_`, also when it has no entry any more. Sessions that were
-/// closed in good order are fenced with the next one that is not.
+/// Role: the storage node's memory of sessions. Owner: the storage node. Threads: any; one thread alone calls sweep().
+/// The table has a lock that a thread holds for a short time when a connection attaches or ends and when a session
+/// opens its window. No thread waits for a session's lock while it holds the table's lock.
+///
+/// Invariants:
+/// (1) A session has at most one entry, and an entry has at most one current peer.
+/// (2) An entry with a window stays until its session is fenced. If the table evicts it earlier, it does not admit the
+///     session again, because a repeated request would be executed twice.
+/// (3) A session with intents is in `session_intents_`, also if it has no entry any more.
+///
+/// The commit manager fences closed sessions too, a second after their end at the latest, so that their entries go.
 class SessionTable {
  public:
-  /// `close` ends a connection of any network thread.
+  /// `close` closes a connection of any network thread.
   SessionTable(IntentPool& pool, std::function<void(PeerId peer, Status status)> close)
       : pool_(pool), close_(std::move(close)) {}
   SessionTable(const SessionTable&) = delete;
   SessionTable& operator=(const SessionTable&) = delete;
 
-  /// `peer` speaks for the session from now on; the connection that did before is closed. The caller takes the
-  /// session's batch lock before it acts for it. kOverloaded beyond kMaxSessions; kUnknownOutcome if the session was
-  /// given up: what it has executed is not known any more.
+  /// Makes `peer` the connection that speaks for the session, and closes the connection that did before. The caller
+  /// takes the session's batch lock before it acts for the session.
+  ///   kOverloaded: the table is full (kMaxSessions).
+  ///   kUnknownOutcome: the table has evicted the session, so it no longer knows which requests were executed.
   Result<std::shared_ptr<NodeSession>> attach(SessionId session, PeerId peer);
-  /// The connection is gone.
+  /// Ends the attachment of a connection that is closed. Ignored if a newer connection speaks for the session.
   void detach(const std::shared_ptr<NodeSession>& session, PeerId peer);
-  /// Before the first use of the session's window, inside its batch lock. kOverloaded beyond kMaxWindows.
+  /// Opens the session's reply window. The caller holds the session's batch lock and calls it before the first use of
+  /// the window. kOverloaded: the table is full (kMaxWindows).
   Status open_window(NodeSession& session);
-  /// Forgets the sessions that are fenced and closes their connections. Call when no batch is under way any more that
-  /// began before the fence was installed.
+  /// Removes the entries of fenced sessions and closes their connections. The caller makes sure that every batch that
+  /// began before the fence was installed has ended (R7, fence barrier).
   void drop_fenced(const wire::FenceSet& fences);
 
-  /// The intents of the first session from `from` on that may have any, with its number; null: there is none.
+  /// Returns number and intents of the first session, from `from` on, that may have intents; null if there is none.
   std::pair<SessionId, std::shared_ptr<SessionIntents>> intents_from(SessionId from) const;
-  /// Goes on with a round over the intents of sessions that have ended, or that have written nothing since the last
-  /// round, and drops what the publication covers: at most kSweepSessions sessions and kSweepBlocks blocks. False: the
-  /// round is over, and the next call begins another one. One thread.
+  /// Continues a round over the sessions and drops the intents that the publication covers. The round visits sessions
+  /// that have ended and sessions that had no batch since the last round; batches sweep the intents of the others. A
+  /// call visits at most kSweepSessions sessions and kSweepBlocks blocks. Returns false at the end of the round; the
+  /// next call begins another one. Threads: one.
   bool sweep(const Publication& publication);
 
+  /// Returns the number of entries.
   size_t size() const;
-  /// Intents of all sessions, covered ones that are still there included.
+  /// Returns the number of intents of all sessions, including covered ones.
   uint64_t intents() const;
 
  private:
-  /// Where a round of sweep() goes on.
+  /// The place at which the next call of sweep() continues.
   struct SweepPlace {
     SessionId session;
-    uint64_t block = 0;
+    uint64_t block = 0;  // number of the block in the session's list; 0: the first
   };
 
-  bool give_one_up();               // caller holds mutex_
-  void drop(NodeSession& session);  // caller holds mutex_, and erases the entry
+  /// Evicts the session that has been disconnected for longest. Returns false if there is none, or beyond
+  /// kMaxEvictedSessions. The caller holds `mutex_`.
+  bool evict_one();
+  /// Ends the window and keeps the intents of a session. The caller holds `mutex_` and erases the entry.
+  void drop(NodeSession& session);
 
   IntentPool& pool_;
   const std::function<void(PeerId, Status)> close_;
   mutable Mutex mutex_;
   // Guarded by mutex_.
   std::unordered_map<SessionId, std::shared_ptr<NodeSession>> sessions_;
-  std::list<NodeSession*> away_;  // with a window and without a peer, the longest first
-  std::unordered_set<SessionId> given_up_;
-  std::map<SessionId, std::shared_ptr<SessionIntents>> writers_;  // have a window, or had one and have intents
+  std::list<NodeSession*> disconnected_;  // sessions with a window and no peer, the longest disconnected first
+  std::unordered_set<SessionId> evicted_;
+  // The intents of sessions that have a window, and of sessions that had one and still have intents.
+  std::map<SessionId, std::shared_ptr<SessionIntents>> session_intents_;
   size_t windows_ = 0;
-  // Guarded by nothing: of sweep() only.
+  // Used by the thread of sweep() alone.
   SweepPlace sweep_;
 };
 

@@ -15,17 +15,17 @@ class SessionTableTest : public ::testing::Test {
     return table.attach(SessionId(session), peer).value();
   }
 
-  /// Its peer has the same number.
+  /// Attaches the session over the peer of the same number.
   std::shared_ptr<NodeSession> attach_writer(uint64_t session) {
     auto attached = attach(session, session);
     EXPECT_TRUE(table.open_window(*attached).ok());
     return attached;
   }
 
-  /// Its session writes a record in this transaction.
+  /// Appends an intent of this transaction for the session.
   static void write(NodeSession& session, uint64_t transaction) {
     ASSERT_TRUE(session.intents().append(TransactionId(transaction), TableId(1'024), Key(transaction)));
-    session.intents().settle(complete_up_to(0));
+    session.intents().end_batch(complete_up_to(0));
   }
   static Publication complete_up_to(uint64_t id) {
     Publication publication;
@@ -35,14 +35,14 @@ class SessionTableTest : public ::testing::Test {
     publication.floor = Version(id);
     return publication;
   }
-  /// Rounds of a sweep, until one after the other has found nothing more.
+  /// Runs enough rounds of the sweep to drop all covered intents.
   void sweep(uint64_t complete) {
     for (int i = 0; i < 3; ++i) {
       while (table.sweep(complete_up_to(complete))) {
       }
     }
   }
-  /// The sessions whose intents the table keeps.
+  /// Returns the sessions whose intents the table keeps.
   std::vector<uint64_t> writers() const {
     std::vector<uint64_t> found;
     for (auto [id, intents] = table.intents_from(SessionId(0)); intents != nullptr;
@@ -57,16 +57,16 @@ class SessionTableTest : public ::testing::Test {
   SessionTable table{pool, [this](PeerId peer, const Status& status) { closed.emplace_back(peer, status.code()); }};
 };
 
-TEST_F(SessionTableTest, TheNewestConnectionSpeaks) {
+TEST_F(SessionTableTest, NewestConnectionWins) {
   const auto session = attach(5, 1);
-  EXPECT_TRUE(session->speaks(1));
+  EXPECT_TRUE(session->is_current(1));
   EXPECT_EQ(attach(5, 2), session);
-  EXPECT_FALSE(session->speaks(1));
-  EXPECT_TRUE(session->speaks(2));
+  EXPECT_FALSE(session->is_current(1));
+  EXPECT_TRUE(session->is_current(2));
   ASSERT_EQ(closed.size(), 1u);
   EXPECT_EQ(closed[0], std::pair(PeerId{1}, StatusCode::kUnavailable));
-  table.detach(session, 1);  // the older connection ends: nothing changes
-  EXPECT_TRUE(session->speaks(2));
+  table.detach(session, 1);  // the end of the older connection changes nothing
+  EXPECT_TRUE(session->is_current(2));
 }
 
 TEST_F(SessionTableTest, OnlySessionsThatChangedSomethingAreRemembered) {
@@ -89,11 +89,11 @@ TEST_F(SessionTableTest, FencedSessionsAreForgottenAndClosed) {
   EXPECT_EQ(table.size(), 2u);
   ASSERT_EQ(closed.size(), 1u);
   EXPECT_EQ(closed[0], std::pair(PeerId{1}, StatusCode::kFenced));
-  table.detach(dead, 1);  // the connection's end comes later
+  table.detach(dead, 1);  // the connection ends later
   EXPECT_EQ(table.size(), 2u);
 }
 
-TEST_F(SessionTableTest, MoreSessionsThanTheLimitAreTurnedAway) {
+TEST_F(SessionTableTest, SessionsBeyondTheLimitAreRefused) {
   for (uint64_t session = 1; session <= kMaxSessions; ++session) attach(session, session);
   const auto refused = table.attach(SessionId(kMaxSessions + 1), 1);
   EXPECT_TRUE(refused.status() == StatusCode::kOverloaded) << refused.status().to_string();
@@ -101,16 +101,16 @@ TEST_F(SessionTableTest, MoreSessionsThanTheLimitAreTurnedAway) {
   EXPECT_TRUE(table.attach(SessionId(kMaxSessions + 1), 1).ok());
 }
 
-TEST_F(SessionTableTest, MoreWindowsThanTheLimitAreTurnedAway) {
+TEST_F(SessionTableTest, WindowsBeyondTheLimitAreRefused) {
   for (uint64_t session = 1; session <= kMaxWindows; ++session) attach_writer(session);
   const auto more = attach(kMaxWindows + 1, 1'000'000);
   EXPECT_TRUE(table.open_window(*more) == StatusCode::kOverloaded);
-  EXPECT_FALSE(more->windowed());
+  EXPECT_FALSE(more->has_window());
   table.drop_fenced({SessionId(1), {}});
   EXPECT_TRUE(table.open_window(*more).ok());
 }
 
-TEST_F(SessionTableTest, WhoHasBeenAwayForLongestMakesRoomAndIsNotLetInAgain) {
+TEST_F(SessionTableTest, EvictsTheLongestDisconnectedAndRefusesItsReturn) {
   std::vector<std::shared_ptr<NodeSession>> writers;
   for (uint64_t session = 1; session <= kMaxWindows; ++session) writers.push_back(attach_writer(session));
   for (const uint64_t session : {7u, 3u, 9u}) table.detach(writers[session - 1], session);
@@ -123,8 +123,8 @@ TEST_F(SessionTableTest, WhoHasBeenAwayForLongestMakesRoomAndIsNotLetInAgain) {
   EXPECT_TRUE(closed.empty());
 }
 
-TEST_F(SessionTableTest, SessionsThatWereGivenUpAreRememberedUpToALimit) {
-  for (uint64_t session = 1; session <= kMaxWindows + kMaxGivenUp; ++session) {
+TEST_F(SessionTableTest, EvictionsEndAtTheirLimit) {
+  for (uint64_t session = 1; session <= kMaxWindows + kMaxEvictedSessions; ++session) {
     table.detach(attach_writer(session), session);
   }
   const auto more = attach(1'000'000, 1'000'000);
@@ -134,7 +134,7 @@ TEST_F(SessionTableTest, SessionsThatWereGivenUpAreRememberedUpToALimit) {
   EXPECT_EQ(table.size(), 1u);
 }
 
-TEST_F(SessionTableTest, IntentsStayUntilTheyAreCoveredWhateverBecomesOfTheSession) {
+TEST_F(SessionTableTest, IntentsStayUntilTheyAreCovered) {
   const auto fenced = attach_writer(5);
   const auto idle = attach_writer(6);
   const auto without = attach_writer(7);
@@ -157,7 +157,7 @@ TEST_F(SessionTableTest, IntentsStayUntilTheyAreCoveredWhateverBecomesOfTheSessi
   EXPECT_TRUE(writers().empty());
 }
 
-TEST_F(SessionTableTest, ASessionThatWasGivenUpLeavesItsIntents) {
+TEST_F(SessionTableTest, EvictedSessionLeavesItsIntents) {
   {
     const auto longest = attach_writer(1);
     write(*longest, 100);
@@ -174,7 +174,7 @@ TEST_F(SessionTableTest, ASessionThatWasGivenUpLeavesItsIntents) {
   EXPECT_EQ(writers().size(), kMaxWindows);
 }
 
-TEST_F(SessionTableTest, ARoundOfASweepComesInSteps) {
+TEST_F(SessionTableTest, SweepRoundTakesSeveralCalls) {
   constexpr uint64_t kSessions = 3 * kSweepSessions;
   for (uint64_t session = 1; session <= kSessions; ++session) write(*attach_writer(session), session);
   table.drop_fenced({SessionId(kSessions), {}});
@@ -185,7 +185,7 @@ TEST_F(SessionTableTest, ARoundOfASweepComesInSteps) {
   EXPECT_EQ(table.intents(), 0u);
 }
 
-TEST_F(SessionTableTest, ALongListIsSweptInSteps) {
+TEST_F(SessionTableTest, LongListIsSweptInSeveralCalls) {
   constexpr uint64_t kIntents = 2 * kSweepBlocks * 100;
   IntentPool large(uint64_t{64} << 20);
   SessionTable long_lists{large, [](PeerId, const Status&) {}};
@@ -194,7 +194,7 @@ TEST_F(SessionTableTest, ALongListIsSweptInSteps) {
   for (uint64_t i = 0; i < kIntents; ++i) {
     ASSERT_TRUE(writer->intents().append(TransactionId(100), TableId(1'024), Key(i)));
   }
-  writer->intents().settle(complete_up_to(0));
+  writer->intents().end_batch(complete_up_to(0));
   long_lists.drop_fenced({SessionId(5), {}});
   EXPECT_TRUE(long_lists.sweep(complete_up_to(100)));
   EXPECT_EQ(long_lists.intents(), kIntents - kSweepBlocks * 168);

@@ -1,4 +1,4 @@
-// A few hundred entries of a page, gathered once for all queries that read them.
+// A block: up to 256 entries of a page, gathered once for all queries that read the page.
 #pragma once
 
 #include <algorithm>
@@ -14,33 +14,36 @@
 
 namespace loam::storage {
 
-/// Role: the unit in which queries are evaluated: loops over columns of its rows (block_values.h), no call per row. 256
-/// entries of 96 bytes stay in the first-level cache while their fields are read. Owner: a scan pass, which fills it
-/// again and again.
+/// A block of rows, the unit in which queries are evaluated.
 ///
-/// Of a row page it holds versions that may be visible to somebody: neither dead, nor tombstones. Rows are numbered in
-/// the order of their addresses.
+/// Role: evaluation loops over columns of the block (block_values.h) and makes no call per row. 256 entries of 96 bytes
+/// stay in the first-level cache while their fields are read. Owner: a scan pass, which fills one block again and
+/// again. Threads: one.
 ///
-/// Of a column page it holds a run of its rows, beginning at a multiple of kRows, the dead ones too, as versions that
-/// no snapshot sees: so its columns lie in the page as they are needed. As long as the page is all-visible (R24), no
-/// entry is looked at.
+/// A block of a row page holds the versions that some snapshot may see: no dead entries and no tombstones. Rows are
+/// numbered in the order of their addresses.
+///
+/// A block of a column page holds a run of rows that begins at a multiple of kRows. It includes dead rows, as versions
+/// that no snapshot sees, so that the columns can be used where they lie in the page. While the page is all-visible
+/// (R24, all-visible mark), the block does not read the entries.
 class Block {
  public:
   static constexpr size_t kRows = kBlockRows;
-  /// How far ahead of the entry at hand memory is fetched. Each entry's size leads to the next one, so the processor
-  /// waits for every header, and its own prefetchers stop at 4 KiB pages: a pass with one query over entries of 96
-  /// bytes takes 6.3 ns an entry without, 3.9 with 4 KiB, 3.4 with 8, 3.2 with 12 and 16 (loam-bench scan).
+  /// The distance ahead of the present entry at which memory is prefetched. The size of each entry leads to the next
+  /// one, so the processor waits for every header, and its own prefetchers stop at 4 KiB pages. A pass with one query
+  /// over entries of 96 bytes takes 6.3 ns an entry without prefetch, 3.9 ns with 4 KiB, 3.4 ns with 8 KiB, and 3.2 ns
+  /// with 12 KiB and with 16 KiB (loam-bench scan).
   static constexpr size_t kFetchAheadBytes = size_t{12} << 10;
 
-  /// Gathers entries from `from` on until the block is full or `end` is reached; returns the entry behind the last one
-  /// looked at. [from, end) is whole entries below the page's fill mark. Versions that had ended by `ended_by`, which
-  /// no query sees, are left out, so that nobody reads their rows: a scan of a log that is half garbage, which returns
-  /// 12.5 % of the rows, takes 1.32 times what it takes without garbage, 1.76 times if they are in the block
-  /// (loam-bench scan --quick --only thesis).
-  const Entry* gather(const Entry* from, const Entry* end, uint64_t ended_by = kPending) {
+  /// Fills the block from the entries of a row page, from `from` on, until the block is full or `end` is reached.
+  /// Returns the entry behind the last one that it has read. [from, end) holds whole entries below the fill mark. The
+  /// block leaves out versions with a valid-to up to `oldest_base`, which no query sees. The effect: a scan that
+  /// returns 12.5 % of the rows of a log that is half garbage takes 1.32 times as long as without garbage; with these
+  /// versions in the block it takes 1.76 times as long (loam-bench scan --quick --only thesis).
+  const Entry* gather(const Entry* from, const Entry* end, uint64_t oldest_base = kPending) {
     columns_ = nullptr;
     all_visible_ = false;
-    // Locals: the stores into the arrays could change members for all that the compiler knows.
+    // Locals instead of members: the compiler must assume that the stores into the arrays change members.
     size_t size = 0;
     size_t looked_at = 0;
     uint64_t max_from = 0;
@@ -51,80 +54,83 @@ class Block {
       from = reinterpret_cast<const Entry*>(reinterpret_cast<const std::byte*>(from) + entry.size_bytes);
       ++looked_at;
       if (entry.kind != EntryKind::kPut) continue;
-      // As in Entry::load_link: acquire on both keeps their order. Most entries are live; a Span for each of them
-      // would go through memory (a pass of one query: 9.3 ns an entry instead of 3.4, loam-bench scan).
+      // As in Entry::load_link: acquire on both loads keeps their order. Most entries are live. A call of lifetime_of()
+      // for each entry would return its result through memory: a pass of one query would take 9.3 ns an entry instead
+      // of 3.4 (loam-bench scan).
       const uint64_t next = entry.link.load_high(std::memory_order_acquire);
       uint64_t to = entry.link.load_low(std::memory_order_acquire);
       rows_[size] = reinterpret_cast<const std::byte*>(&entry) + sizeof(Entry);
       from_[size] = entry.valid_from;
       if (Link::state_of(next) != EntryState::kLive) [[unlikely]] {
-        const Span span = judge(entry);  // through the forward pointer if it was moved (R23)
-        if (!span.alive) continue;
-        to = span.valid_to;
+        const Lifetime lifetime = lifetime_of(entry);  // a moved entry: valid-to of its copy (R23, page list)
+        if (!lifetime.alive) continue;
+        to = lifetime.valid_to;
       }
       to_[size] = to;
-      const bool kept = to > ended_by;  // nothing to predict: garbage lies anywhere
+      const bool kept = to > oldest_base;  // no branch: garbage lies anywhere, so no prediction would hold
       max_from = std::max(max_from, entry.valid_from);
       min_to = std::min(min_to, kept ? to : min_to);
       size += kept ? 1 : 0;
     }
     size_ = size;
-    looked_at_ = looked_at;
+    entries_read_ = looked_at;
     max_from_ = max_from;
     min_to_ = min_to;
     return from;
   }
 
-  /// The same of a column page.
+  /// Fills the block from the rows of a column page that begin with entry `from`. Returns the entry behind the block.
   const Entry* gather_columns(const Page& page, const Entry* from, const Entry* end) {
     columns_ = &Columns::of(page);
     entries_ = from;
     first_row_ = Columns::row_of(*from);
-    size_ = looked_at_ = std::min<size_t>(kRows, static_cast<size_t>(end - from));
+    size_ = entries_read_ = std::min<size_t>(kRows, static_cast<size_t>(end - from));
     all_visible_ = page.all_visible();
     max_from_ = 0;
     min_to_ = std::numeric_limits<uint64_t>::max();
-    if (!all_visible_) stamp();
+    if (!all_visible_) load_versions();
     return from + size_;
   }
 
-  /// Null: of a row page.
+  /// Returns the columns of the page; null if it is a row page.
   const Columns* columns() const { return columns_; }
-  /// Row of the column page that is the block's row 0.
+  /// Returns the number, in its column page, of the row that is row 0 of the block.
   size_t first_row() const { return first_row_; }
 
+  /// Returns the number of rows.
   size_t size() const { return size_; }
-  /// Entries that the last gather passed, dead ones and tombstones too.
-  size_t looked_at() const { return looked_at_; }
-  /// First byte of row i. Of row pages.
+  /// Returns the number of entries that the last gather has read, including dead ones and tombstones.
+  size_t entries_read() const { return entries_read_; }
+  /// Returns the first byte of row i. For blocks of row pages alone.
   const std::byte* row(size_t i) const { return rows_[i]; }
-  /// Row i's entry.
+  /// Returns the entry of row i.
   const Entry& entry(size_t i) const {
     return columns_ != nullptr ? entries_[i] : *reinterpret_cast<const Entry*>(rows_[i] - sizeof(Entry));
   }
   uint64_t valid_from(size_t i) const { return all_visible_ ? entries_[i].valid_from : from_[i]; }
   uint64_t valid_to(size_t i) const { return to_[i]; }
-  /// Of all rows, for the loops of kernels.h; unless the bounds below say that every row is visible.
+  /// Return valid-from and valid-to of all rows as arrays, for the loops of kernels.h. Undefined if all_visible().
   const uint64_t* valid_from() const { return from_.data(); }
   const uint64_t* valid_to() const { return to_.data(); }
-  /// Every row is visible to every snapshot, and the stamps above are not known (R24).
+  /// Returns whether every snapshot sees every row (R24). The block has not read the entries then.
   bool all_visible() const { return all_visible_; }
-  /// Bounds over all rows: if everything up to max_from is visible and nothing from min_to on, every row is.
+  /// Return bounds over all rows: the highest valid-from and the lowest valid-to. A snapshot that sees every version up
+  /// to max_from() and no version from min_to() on sees every row.
   uint64_t max_from() const { return max_from_; }
   uint64_t min_to() const { return min_to_; }
 
  private:
-  /// Reads what the entries of a column page say of their versions.
-  void stamp() {
+  /// Reads valid-from and valid-to of the rows of a column page.
+  void load_versions() {
     for (size_t i = 0; i < size_; ++i) {
       const Entry& entry = entries_[i];
-      // As in gather().
+      // Acquire, as in gather().
       const uint64_t next = entry.link.load_high(std::memory_order_acquire);
       from_[i] = entry.valid_from;
       to_[i] = entry.link.load_low(std::memory_order_acquire);
       if (Link::state_of(next) != EntryState::kLive) [[unlikely]] {
-        const Span span = judge(entry);
-        to_[i] = span.alive ? span.valid_to : kPending;  // which is as if it had ended before everything
+        const Lifetime lifetime = lifetime_of(entry);
+        to_[i] = lifetime.alive ? lifetime.valid_to : kPending;  // a dead row: no snapshot sees it
       }
       max_from_ = std::max(max_from_, from_[i]);
       min_to_ = std::min(min_to_, to_[i]);
@@ -132,11 +138,11 @@ class Block {
   }
 
   size_t size_ = 0;
-  size_t looked_at_ = 0;
+  size_t entries_read_ = 0;
   uint64_t max_from_ = 0;
   uint64_t min_to_ = 0;
   const Columns* columns_ = nullptr;
-  const Entry* entries_ = nullptr;  // of a column page: that of row 0
+  const Entry* entries_ = nullptr;  // of a column page: the entry of row 0
   size_t first_row_ = 0;
   bool all_visible_ = false;
   std::array<const std::byte*, kRows> rows_;

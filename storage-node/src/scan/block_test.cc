@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
 
-TEST(Block, LeavesOutWhatHadEnded) {
+TEST(Block, LeavesOutVersionsThatNoQuerySees) {
   LogFixture log(Schema::make({{"n", FieldType::kInt64, false}}).value());
   const auto put = [&](uint64_t key, uint64_t from, uint64_t to) { log.put(key, from, to, {Value::int64(0)}); };
   put(1, 1, 4);
@@ -28,12 +28,12 @@ TEST(Block, LeavesOutWhatHadEnded) {
 
   EXPECT_EQ(block.gather(page.begin(), page.end(), 4), page.end());
   EXPECT_EQ(keys(), (std::vector<uint64_t>{1, 1, 2, 3}));
-  EXPECT_EQ(block.looked_at(), 5u);
+  EXPECT_EQ(block.entries_read(), 5u);
   EXPECT_EQ(block.min_to(), 5u);
 
   block.gather(page.begin(), page.end(), 5);
   EXPECT_EQ(keys(), (std::vector<uint64_t>{1, 2}));
-  EXPECT_EQ(block.min_to(), kOpen) << "whoever sees version 5 sees all of them";
+  EXPECT_EQ(block.min_to(), kOpen) << "a snapshot that sees version 5 sees all rows";
   EXPECT_EQ(block.max_from(), 5u);
 
   block.gather(page.begin(), page.end());

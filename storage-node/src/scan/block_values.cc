@@ -16,7 +16,7 @@ T load(const std::byte* at) {
   return value;
 }
 
-/// out[i] = convert(the field of row i)
+/// Sets out[i] to convert(field of row i) for the rows of a row page.
 template <class T, class To, class Convert>
 void load_column(const Block& block, uint32_t offset, To* out, Convert convert) {
   for (size_t i = 0; i < block.size(); ++i) out[i] = convert(load<T>(block.row(i) + offset));
@@ -34,7 +34,7 @@ void BlockValues::reset(const Block& block) {
 }
 
 BlockValues::Lanes& BlockValues::lanes(Column& column) {
-  if (column.lanes == nullptr) column.lanes = std::make_unique<Lanes>();  // once a field
+  if (column.lanes == nullptr) column.lanes = std::make_unique<Lanes>();  // the first time that the field is read
   return *column.lanes;
 }
 
@@ -49,7 +49,8 @@ const int64_t* BlockValues::load_keys(uint16_t field, Column& column) {
   if (const Columns* const columns = block_->columns()) {
     const int64_t* const read = columns->integers(field, block_->first_row(), size(), out);
     if (size() == kBlockRows || read == out) return read;
-    std::copy_n(read, size(), out);  // loops go over whole blocks
+    // Copy a partial block: kernels read kBlockRows elements, and the page may end before that.
+    std::copy_n(read, size(), out);
     return out;
   }
   const uint32_t offset = schema_->layout(field).offset;
@@ -112,6 +113,8 @@ uint64_t BlockValues::magnitude(uint16_t field) {
   Column& column = columns_[field];
   if (column.magnitude_of != number_) {
     column.magnitude_of = number_;
+    // v ^ (v >> 63) is v for v ≥ 0 and -v - 1 for v < 0. The OR of these is at least each of them, and cheaper than a
+    // maximum.
     int64_t bits = 0;
     for (size_t i = 0; i < size(); ++i) bits |= values[i] ^ (values[i] >> 63);
     column.magnitude = static_cast<uint64_t>(bits);
@@ -154,7 +157,7 @@ RowView BlockValues::view(size_t row, std::span<const uint16_t> fields) {
   if (columns == nullptr) return {*schema_, block_->entry(row).row()};
   const size_t number = block_->first_row() + row;
   row_.resize(columns->row_bytes(number));
-  // A text is found by where the one before it ends.
+  // A row stores a text behind the end of the text before it. So a row view with one text needs all texts.
   if (std::ranges::any_of(fields, [&](uint16_t field) { return is_variable(schema_->field(field).type); })) {
     columns->gather(number, row_.data());
   } else {

@@ -24,26 +24,26 @@ std::string output_of(const Schema& schema, const Query& query) {
          (query.limit == 0 ? "" : ", until there are " + std::to_string(query.limit));
 }
 
-/// What must hold of a column page so that no row of it matches the predicate; empty: nothing can.
+/// Returns the fact by which a column page cannot have a row that matches the predicate; empty if no fact excludes one.
 std::string exclusion(const Predicate& predicate, const Schema& schema) {
   const Field& field = schema.field(predicate.field);
-  switch (CompiledPredicate(predicate, schema).excluding()) {
-    case CompiledPredicate::Excluding::kBounds:
+  switch (CompiledPredicate(predicate, schema).exclusion()) {
+    case CompiledPredicate::Exclusion::kBounds:
       return "the least and the greatest " + field.name + " exclude it";
-    case CompiledPredicate::Excluding::kNoNull:
+    case CompiledPredicate::Exclusion::kNoNull:
       return "no " + field.name + " is NULL";
     default:
       return field.nullable ? "every " + field.name + " is NULL" : "";
   }
 }
 
-/// Which column pages are not read for the sake of a clause: those where all of its predicates are excluded.
+/// Describes the column pages that a clause skips: the pages that exclude all of its predicates.
 std::string skipped_by(const Clause& clause, const Schema& schema) {
   std::string text;
   for (const Predicate& predicate : clause.any) {
     const std::string one = exclusion(predicate, schema);
     if (one.empty()) return "skips no column pages";
-    // Comparisons of one field say the same.
+    // Several comparisons of one field have the same text: write it once.
     if (text.find(one) == std::string::npos) text += (text.empty() ? "" : ", and ") + one;
   }
   return "skips column pages where " + text;
@@ -56,7 +56,7 @@ std::string explain(const Schema& schema, const Query& query, size_t pages) {
                      kernels().name + " instructions\n";
   if (const auto range = ScanQuery::index_range(schema, query, CompiledSelection(query.where, schema))) {
     text += "range: " + query.where.to_string(schema) + ": counted in an interval index over " +
-            schema.field(range->field).name + " if at least " + std::to_string(SharedEvaluation::kLeastForIndex) +
+            schema.field(range->field).name + " if at least " + std::to_string(SharedEvaluation::kMinQueriesForIndex) +
             " queries ask for ranges of it; else:\n";
   }
   size_t number = 0;
@@ -65,7 +65,7 @@ std::string explain(const Schema& schema, const Query& query, size_t pages) {
     for (const Predicate& predicate : clause.any) {
       const Selection alone{{Clause{{predicate}}}};
       text += "where " + std::to_string(number) + ": " + alone.to_string(schema) + ": " +
-              std::string(CompiledPredicate(predicate, schema).how()) + "\n";
+              std::string(CompiledPredicate(predicate, schema).describe()) + "\n";
     }
     text += "where " + std::to_string(number) + ": " + skipped_by(clause, schema) + "\n";
   }

@@ -1,4 +1,4 @@
-// What a query's plan is, for people.
+// The text that explains how a storage node evaluates a query.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace loam::storage {
 
-/// Lines of text: how the node would evaluate each part of a checked query over a table of so many pages, and which
-/// column pages it would skip by what they say of their fields' values. Made from what the scan itself is made of, so
-/// that it says what would happen.
+/// Returns lines of text that say how a storage node would evaluate each part of a query over a table of `pages` pages,
+/// and by which bounds of field values it would skip column pages. The query was checked against the schema. The
+/// function compiles the query as a scan does, so the text agrees with the execution.
 std::string explain(const Schema& schema, const Query& query, size_t pages);
 
 }  // namespace loam::storage

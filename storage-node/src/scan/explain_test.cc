@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -31,7 +31,7 @@ class ExplainTest : public ::testing::Test {
     log_.to_columns(random, 1);
   }
 
-  /// What explain says of the first clause, and whether a scan skips pages.
+  /// Checks the text about the first clause, and whether a scan skips pages.
   std::string said(const Clause& clause, bool& skips) {
     Query query;
     query.with_key = true;

@@ -80,8 +80,8 @@ void CompiledPredicate::set_text(PredicateOp op) {
   test_ = Test::kText;
   op_ = op;
   if (op != PredicateOp::kPrefix && op != PredicateOp::kSuffix) return;
-  // The keys of all texts with this beginning (or end) are one range. With a zero byte in it, shorter texts had them
-  // too.
+  // The head keys of all texts with a short prefix form one range, and the tail keys of all texts with a short suffix.
+  // Keys are padded with zero bytes. So with a zero byte in the prefix, shorter texts would fall into the range too.
   const std::string& text = texts_.front();
   if (text.size() > sizeof(int64_t) || text.find('\0') != std::string::npos) return;
   test_ = Test::kRange;
@@ -107,7 +107,7 @@ std::optional<KeyRange> CompiledPredicate::range() const {
   return KeyRange{field_, low_, high_};
 }
 
-std::string_view CompiledPredicate::how() const {
+std::string_view CompiledPredicate::describe() const {
   switch (test_) {
     case Test::kIn:
       return !row_by_row() ? "by column" : bits_.empty() ? "row by row, by search" : "row by row, in a table of bits";
@@ -131,39 +131,39 @@ RowMask CompiledPredicate::matching(BlockValues& values, const RowMask& among) c
       return present;
     case Test::kNull:
       return among - present;
-    case Test::kText:  // this and every other test is UNKNOWN on NULL
+    case Test::kText:  // this test and the remaining ones are UNKNOWN on NULL, so they match present values alone
       return matching_texts(values, present);
     default:
       return matching_numbers(column(values), present);
   }
 }
 
-CompiledPredicate::Excluding CompiledPredicate::excluding() const {
+CompiledPredicate::Exclusion CompiledPredicate::exclusion() const {
   switch (test_) {
     case Test::kNull:
-      return Excluding::kNoNull;
+      return Exclusion::kNoNull;
     case Test::kNotNull:
-      return Excluding::kAllNull;
+      return Exclusion::kAllNull;
     case Test::kRange:
-      return of_ == Keys::kTails ? Excluding::kAllNull : Excluding::kBounds;
+      return of_ == Keys::kTails ? Exclusion::kAllNull : Exclusion::kBounds;
     case Test::kText: {
       const bool no_range =
           op_ == PredicateOp::kNotEqual || op_ == PredicateOp::kSuffix || op_ == PredicateOp::kContains;
-      // Texts with a prefix that is shorter than a head have many heads.
+      // Texts with a prefix that is shorter than a head have many heads; one head does not bound them.
       const bool many_heads = op_ == PredicateOp::kPrefix && texts_.front().size() < sizeof(int64_t);
-      return no_range || many_heads ? Excluding::kAllNull : Excluding::kBounds;
+      return no_range || many_heads ? Exclusion::kAllNull : Exclusion::kBounds;
     }
     default:
-      return Excluding::kBounds;
+      return Exclusion::kBounds;
   }
 }
 
 bool CompiledPredicate::excluded_by(const Columns& columns) const {
   const Column& column = columns.column(field_);
-  const Excluding by = excluding();
-  if (by == Excluding::kNoNull) return !column.has_null;
-  if (column.least > column.greatest) return true;  // every other test is UNKNOWN on NULL
-  if (by == Excluding::kAllNull) return false;
+  const Exclusion by = exclusion();
+  if (by == Exclusion::kNoNull) return !column.has_null;
+  if (column.least > column.greatest) return true;  // every value is NULL, and the remaining tests are UNKNOWN on it
+  if (by == Exclusion::kAllNull) return false;
   switch (test_) {
     case Test::kOutside:
       return column.least == low_ && column.greatest == low_;
@@ -232,7 +232,7 @@ RowMask CompiledPredicate::matching_texts(BlockValues& values, const RowMask& am
   const auto keep_if = [&](const RowMask& rows, auto test) {
     return rows.filter([&](size_t row) { return test(values.text(field_, row)); });
   };
-  /// Rows with a lower (higher) head match; of those with the same one the text decides.
+  // A row with a lower (or higher) head matches without a look at its text. A row with the same head needs the text.
   const auto compare = [&](bool lower, auto test) {
     const int64_t* const heads = values.heads(field_);
     const int64_t head = head_key(x);
@@ -309,8 +309,8 @@ bool CompiledSelection::excluded_by(const Columns& columns) const {
   });
 }
 
-PredicateSet::Bound PredicateSet::bind(const CompiledSelection& selection) {
-  Bound bound;
+PredicateSet::BoundSelection PredicateSet::bind(const CompiledSelection& selection) {
+  BoundSelection bound;
   for (const CompiledSelection::Clause& clause : selection.clauses()) {
     for (const auto& predicate : clause) {
       const auto [place, is_new] = numbers_.try_emplace(predicate.get(), static_cast<uint32_t>(entries_.size()));
@@ -327,9 +327,9 @@ void PredicateSet::clear() {
   entries_.clear();
 }
 
-/// Those of `among` that match. Whole columns are compared for all rows at once; what goes row by row is asked only
-/// about rows that it was not asked about before.
-RowMask PredicateSet::ask(Entry& entry, BlockValues& values, const RowMask& among) {
+// A predicate by column is evaluated for all rows of the block at once, because that costs no more than some of them. A
+// predicate row by row is evaluated for the rows of `among` that are not known yet.
+RowMask PredicateSet::evaluate(CachedPredicate& entry, BlockValues& values, const RowMask& among) {
   if (entry.block != block_) {
     entry.block = block_;
     entry.known = {};
@@ -344,12 +344,12 @@ RowMask PredicateSet::ask(Entry& entry, BlockValues& values, const RowMask& amon
   return among & entry.match;
 }
 
-RowMask PredicateSet::matching(const Bound& selection, BlockValues& values, RowMask among) {
+RowMask PredicateSet::matching(const BoundSelection& selection, BlockValues& values, RowMask among) {
   size_t i = 0;
   for (const uint32_t end : selection.clause_ends) {
     if (!among.any()) break;
-    RowMask match = ask(entries_[selection.predicates[i++]], values, among);
-    for (; i < end; ++i) match |= ask(entries_[selection.predicates[i]], values, among - match);
+    RowMask match = evaluate(entries_[selection.predicates[i++]], values, among);
+    for (; i < end; ++i) match |= evaluate(entries_[selection.predicates[i]], values, among - match);
     among = match;
   }
   return among;

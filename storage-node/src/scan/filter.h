@@ -1,4 +1,5 @@
-// Selections compiled for blocks of rows, and what several of them have in common.
+// Selections that are compiled for blocks of rows, and the set that evaluates the predicates of several selections
+// together.
 #pragma once
 
 #include <compare>
@@ -18,52 +19,58 @@
 
 namespace loam::storage {
 
-/// Rows whose field has a key (BlockValues::keys) in [low, high]; none if low > high.
+/// A range of keys (BlockValues::keys) of one field: [low, high]. It is empty if low > high.
 struct KeyRange {
   uint16_t field = 0;
   int64_t low = 0;
   int64_t high = 0;
 };
 
-/// One comparison of one field with constants. Numbers of every type are compared as int64 keys, so that =, <, ≤, > and
-/// ≥ are all one test: low ≤ key ≤ high. So are short prefixes and suffixes of texts, and what else is asked of texts
-/// looks at the texts of those rows only whose first eight bytes leave it open. Immutable once its selection is
-/// compiled.
+/// One comparison of one field with constants, compiled for blocks.
+///
+/// Numbers of every type are compared as int64 keys, so =, <, ≤, > and ≥ are the same test: low ≤ key ≤ high. Short
+/// prefixes and suffixes of texts are the same test on the first or last eight bytes. Other tests of texts compare the
+/// first eight bytes by column where that helps, and read the texts of the remaining rows. Immutable once its selection
+/// is compiled.
 class CompiledPredicate {
  public:
   /// `predicate` was checked against `schema`.
   CompiledPredicate(const Predicate& predicate, const Schema& schema);
 
-  /// Those of `among` that match.
+  /// Returns the rows of `among` that match.
   RowMask matching(BlockValues& values, const RowMask& among) const;
 
-  /// Takes over what another predicate of the same field demands too, if both are plain ranges.
+  /// Narrows this predicate to the rows that `other` matches too, if both are ranges of the same field. Returns false
+  /// otherwise.
   bool intersect(const CompiledPredicate& other);
-  /// Goes row by row: worth asking for few rows only, after everything else. The others take whole columns.
+  /// Returns whether the predicate is evaluated row by row. Such a predicate is evaluated last, for the rows that are
+  /// left. The others process whole columns.
   bool row_by_row() const { return test_ == Test::kText || (test_ == Test::kIn && keys_.size() > kMaxInByColumn); }
+  /// Returns the range of keys, if the predicate is one range of the values of a number field.
   std::optional<KeyRange> range() const;
-  /// What a column page says of the field's values that may exclude all of its rows.
-  enum class Excluding : uint8_t {
-    kBounds,   ///< its least and its greatest value; nothing but NULL too
-    kNoNull,   ///< that there is no NULL
-    kAllNull,  ///< that there is nothing but NULL
+  /// The fact about a field in the header of a column page that may exclude all rows of the page.
+  enum class Exclusion : uint8_t {
+    kBounds,   ///< the lowest and the highest value; also that every value is NULL
+    kNoNull,   ///< that no value is NULL
+    kAllNull,  ///< that every value is NULL
   };
-  Excluding excluding() const;
-  /// True if no row of a column page can match, by what excluding() says.
+  /// Returns the fact that may exclude a page from this predicate.
+  Exclusion exclusion() const;
+  /// Returns true if, by exclusion(), no row of the column page can match.
   bool excluded_by(const Columns& columns) const;
-  /// How it is evaluated, for people.
-  std::string_view how() const;
+  /// Returns a text that says how the predicate is evaluated (explain.h).
+  std::string_view describe() const;
 
-  /// Of predicates of one schema: equal ones match the same rows.
+  /// Orders predicates of one schema. Equal predicates match the same rows.
   auto operator<=>(const CompiledPredicate&) const = default;
 
  private:
   enum class Test : uint8_t { kRange, kOutside, kIn, kNull, kNotNull, kText };
-  /// What a range is of.
+  /// The array that a range test reads (BlockValues).
   enum class Keys : uint8_t { kValues, kHeads, kTails };
-  /// Up to so many keys an IN is as many comparisons of the whole column.
+  /// Upper bound on the keys of an IN that is evaluated by one comparison of the whole column for each key.
   static constexpr size_t kMaxInByColumn = 3;
-  /// An IN with more keys is a table of bits, unless that takes more than so many words a key.
+  /// Upper bound on the size of the bitmap of a longer IN, in words for each key. Beyond it the IN searches its keys.
   static constexpr uint64_t kMaxWordsOfIn = 16;
 
   const int64_t* column(BlockValues& values) const;
@@ -79,66 +86,72 @@ class CompiledPredicate {
   Test test_;
   Keys of_ = Keys::kValues;
   uint16_t field_;
-  PredicateOp op_ = PredicateOp::kEqual;  // of texts
-  int64_t low_ = 0, high_ = 0;            // of ranges, inclusive; nothing matches if low > high. Of IN: all of them
-  std::vector<int64_t> keys_;             // of IN, ascending
-  std::vector<uint64_t> bits_;            // of IN: which of the numbers from low_ on; empty: none but by search
-  std::vector<std::string> texts_;        // operands of text and blob fields; ascending for IN
+  PredicateOp op_ = PredicateOp::kEqual;  // for kText
+  int64_t low_ = 0, high_ = 0;            // bounds of a range, inclusive, or of the keys of IN; low > high: no match
+  std::vector<int64_t> keys_;             // keys of IN, ascending
+  std::vector<uint64_t> bits_;            // bitmap of the keys of IN, from low_ on; empty: IN searches keys_
+  std::vector<std::string> texts_;        // operands of text and blob fields, ascending
 };
 
-/// A whole selection: AND of ORs. Immutable.
+/// A whole selection: a conjunction of clauses, each a disjunction of predicates. Immutable.
 class CompiledSelection {
  public:
+  /// Predicates joined by OR.
   using Clause = std::vector<std::shared_ptr<const CompiledPredicate>>;
 
   /// `selection` was checked against `schema`.
   CompiledSelection(const Selection& selection, const Schema& schema);
 
-  /// Those that go row by row last.
+  /// Returns the clauses, joined by AND. Clauses that are evaluated row by row come last.
   const std::vector<Clause>& clauses() const { return clauses_; }
-  /// If the whole selection is one range of one field.
+  /// Returns the range if the whole selection is one range of one field.
   std::optional<KeyRange> only_range() const;
-  /// True if no row of a column page can be selected.
+  /// Returns true if no row of the column page can be selected.
   bool excluded_by(const Columns& columns) const;
 
  private:
   std::vector<Clause> clauses_;
 };
 
-/// Role: the different predicates of all selections that are evaluated together; each is asked once a block about each
-/// row at most. Owner: a scan pass; one thread.
+/// The distinct predicates of all selections that are evaluated together.
+///
+/// Role: shares the evaluation of equal predicates. The set evaluates each predicate at most once for each row. Owner:
+/// a scan pass. Threads: one.
 class PredicateSet {
  public:
-  /// A selection in terms of this set.
-  struct Bound {
+  /// A selection whose predicates are numbers in this set.
+  struct BoundSelection {
     std::vector<uint32_t> predicates;   ///< clause after clause
-    std::vector<uint32_t> clause_ends;  ///< in `predicates`
+    std::vector<uint32_t> clause_ends;  ///< for each clause: the end of its part of `predicates`
   };
 
-  Bound bind(const CompiledSelection& selection);
+  /// Adds the predicates of a selection that the set does not have yet.
+  BoundSelection bind(const CompiledSelection& selection);
+  /// Removes all predicates.
   void clear();
 
-  /// A new block: what is known of the one before is forgotten.
+  /// Begins a new block and forgets the results for the block before.
   void begin_block() { ++block_; }
-  /// Those of `among` that the selection selects.
-  RowMask matching(const Bound& selection, BlockValues& values, RowMask among);
+  /// Returns the rows of `among` that the selection selects.
+  RowMask matching(const BoundSelection& selection, BlockValues& values, RowMask among);
 
  private:
   struct Less {
     bool operator()(const CompiledPredicate* a, const CompiledPredicate* b) const { return *a < *b; }
   };
-  struct Entry {
+  struct CachedPredicate {
     std::shared_ptr<const CompiledPredicate> predicate;
     bool row_by_row = false;
-    uint64_t block = 0;  // number of the block that the sets below are of
-    RowMask known{};     // rows that it was asked about
-    RowMask match{};     // those that match
+    uint64_t block = 0;  // number of the block to which the sets below belong
+    RowMask known{};     // rows for which the predicate was evaluated
+    RowMask match{};     // the rows of `known` that match
   };
 
-  RowMask ask(Entry& entry, BlockValues& values, const RowMask& among);
+  /// Returns the rows of `among` that match. Evaluates the predicate only for rows that are not known.
+  RowMask evaluate(CachedPredicate& entry, BlockValues& values, const RowMask& among);
 
   uint64_t block_ = 0;
-  std::vector<Entry> entries_;
+  std::vector<CachedPredicate> entries_;
   std::map<const CompiledPredicate*, uint32_t, Less> numbers_;
 };
 

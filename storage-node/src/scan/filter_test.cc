@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -89,7 +89,8 @@ TEST(Filter, ModelOfTheReferenceEvaluation) {
   EXPECT_GT(excluded_pages, 10u);
 }
 
-// Texts that agree in their first or last eight bytes, end within them, or have zero bytes where others have ended.
+// Texts that agree in their first or last eight bytes, are shorter than eight bytes, or have zero bytes where others
+// have ended.
 TEST(Filter, TextsWithEqualHeadsAndZeros) {
   testing::Random random(testing::test_seed(std::random_device()()));
   const auto text = [&](size_t most) {

@@ -1,4 +1,5 @@
-// Sums that round: what docs/semantics.md promises of them, and that queries beside change no answer.
+// Sums of floats, which round: their error stays within the bound of docs/semantics.md, and other queries of a batch do
+// not change an answer.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,21 +15,21 @@
 #include <gtest/gtest.h>
 
 #include "common/testing/random.h"
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
 
-/// 113 bits: its own error is as good as none beside the bound.
+/// Sums with 113 bits. The own error of such a sum is negligible beside the bound.
 __extension__ using Wide = __float128;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// What one addition of float64 may round, of its result.
+/// Upper bound on the relative rounding error of one addition of float64.
 constexpr double kRounding = 0x1p-53;
 
 enum Column : uint16_t { kAt, kReal, kShort, kGroup, kWhole };
 constexpr int64_t kPlaces = 1'000;
-/// Values that are no numbers lie at places from here on, so that only some ranges have them.
+/// NaN and infinities lie at places from here on, so that only some ranges contain them.
 constexpr int64_t kSpecial = 950;
 
 Schema columns() {
@@ -40,7 +41,7 @@ Schema columns() {
       .value();
 }
 
-/// Of any sign, and of any size from 10^-`digits` to 10^`digits`.
+/// Returns a number of either sign with a magnitude from 10^-`digits` to 10^`digits`.
 double any_size(testing::Random& random, uint64_t digits) {
   const double mantissa = 1 + static_cast<double>(random.below(uint64_t{1} << 52)) * 0x1p-52;
   const double exponent = static_cast<double>(random.below(2 * digits + 1)) - static_cast<double>(digits);
@@ -51,7 +52,7 @@ double no_number(testing::Random& random) {
   return random.one_in(3) ? std::numeric_limits<double>::quiet_NaN() : random.one_in(2) ? kInfinity : -kInfinity;
 }
 
-/// A column's values of one group, in more bits than the product has.
+/// The expected sum of a column in one group, with more bits than the product uses.
 struct Reference {
   int64_t values = 0;
   Int128 whole = 0;
@@ -77,21 +78,21 @@ struct Reference {
     magnitudes += static_cast<Wide>(std::abs(real));
   }
 
-  /// "" or what is wrong with a sum, or with a mean.
+  /// Returns the fault of a sum or a mean; empty if it is right.
   std::string wrong_real(double got, bool mean) const {
     if (nan || (above && below)) return std::isnan(got) ? "" : "not NaN";
     if (above || below) return got == (above ? kInfinity : -kInfinity) ? "" : "not infinite";
     const auto count = static_cast<Wide>(values);
     const Wide bound = count * static_cast<Wide>(kRounding) * magnitudes;
     const Wide want = mean ? sum / count : sum;
-    // A mean is rounded once more.
+    // The division of a mean rounds once more.
     const Wide slack = mean ? bound / count + static_cast<Wide>(kRounding) * (want < 0 ? -want : want) * 2 : bound;
     const Wide error = static_cast<Wide>(got) - want;
     return error <= slack && -error <= slack ? "" : "outside of the bound";
   }
 };
 
-/// One group of the right answer: rows, and each column of the table.
+/// One group of the expected answer: its number of rows, and the sums of each column.
 struct Group {
   int64_t rows = 0;
   std::array<Reference, kWhole + 1> of;
@@ -113,7 +114,8 @@ std::string wrong(const Aggregate& aggregate, FieldType type, const Value& got, 
   return got.as_float64() == static_cast<double>(want.whole) / static_cast<double>(want.values) ? "" : "avg";
 }
 
-/// A range of places, sometimes with a condition more, and some aggregates; every third one by groups.
+/// Makes a query over a range of places, sometimes with another condition, with some aggregates. Every third query has
+/// groups.
 Query random_sums(testing::Random& random) {
   Query query;
   const auto low = static_cast<int64_t>(random.below(kPlaces));
@@ -132,7 +134,7 @@ Query random_sums(testing::Random& random) {
   return query;
 }
 
-/// A table, and queries whose answers are known.
+/// A table, and queries with known answers.
 class Sums {
  public:
   Sums(testing::Random& random, size_t rows, size_t queries) : random_(random) {
@@ -145,7 +147,7 @@ class Sums {
   size_t size() const { return queries_.size(); }
   void to_columns() { log_.to_columns(random_, 1); }
 
-  /// Queries `from` … `to` - 1 beside each other, each read in `parts` parts as by so many scan threads.
+  /// Runs the queries [from, to) together, each in `parts` parts as `parts` scan threads would.
   void expect_answers(size_t from, size_t to, size_t parts) {
     SCOPED_TRACE("queries " + std::to_string(from) + " to " + std::to_string(to) + " in " + std::to_string(parts) +
                  " parts");
@@ -231,8 +233,8 @@ class Sums {
   std::vector<Groups> answers_;
 };
 
-// A batch that is split or merged changes no answer, rows or columns, one scan thread or several.
-TEST(FloatSums, WithinTheBoundWhateverRunsBeside) {
+// The composition of a batch changes no answer, with row pages and column pages, with one scan thread and several.
+TEST(FloatSums, StayWithinTheErrorBoundBesideOtherQueries) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int round = 0; round < 6; ++round) {
     Sums sums(random, random.between(1, 4'000), random.between(8, 60));
@@ -251,7 +253,8 @@ TEST(FloatSums, WithinTheBoundWhateverRunsBeside) {
   }
 }
 
-// The bound holds while the magnitudes fit into float64; beyond, a sum may be infinite or NaN though the whole is not.
+// The bound holds while the sum of the magnitudes fits into float64. Beyond that a sum may be infinite or NaN although
+// the exact sum is finite.
 TEST(FloatSums, IntermediateOverflowIsNoError) {
   LogFixture log(Schema::make({{"real", FieldType::kFloat64, false}}).value());
   constexpr double kLargest = std::numeric_limits<double>::max();

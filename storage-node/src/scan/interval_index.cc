@@ -14,23 +14,24 @@ constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kSignBit = uint64_t{1} << 63;
 
-/// Numbers of a smaller magnitude are added up in 64 bits, for up to so many rows.
+/// Integers of a magnitude below kNarrow are added in 64 bits, for up to kMaxUnfoldedRows rows: 2^40 · 2^22 < 2^63.
 constexpr uint64_t kNarrow = uint64_t{1} << 40;
-constexpr size_t kRowsUntilSpill = size_t{1} << 22;
+constexpr size_t kMaxUnfoldedRows = size_t{1} << 22;
 
-/// A cell holds a sum times 2^kCellCountBits plus the number of its rows, so that both take one addition. Numbers of a
-/// smaller magnitude than kCellNarrow cannot overflow it with as many rows as it can count.
+/// A cell holds a sum times 2^kCellCountBits plus the number of its rows, so that one addition updates both. With
+/// integers of a magnitude below kCellNarrow it cannot overflow before its count does.
 constexpr unsigned kCellCountBits = 15;
-constexpr size_t kRowsUntilCellsSpill = (size_t{1} << kCellCountBits) - 1;
+constexpr size_t kMaxRowsInCells = (size_t{1} << kCellCountBits) - 1;
 constexpr uint64_t kCellNarrow = uint64_t{1} << (63 - 2 * kCellCountBits);
-/// Rows take turns: the one behind another in the same interval does not wait for its addition.
+/// Cells of one interval. Rows use them in turn, so that an addition need not wait for the one of the row before if
+/// both rows lie in the same interval.
 constexpr size_t kCellsEach = 2;
 
-/// Buckets for each bound, while they leave room for other things in the first-level cache.
+/// Buckets for each bound, up to kCachedBuckets, which leave room for other data in the first-level cache.
 constexpr size_t kBucketsEach = 16;
 constexpr size_t kCachedBuckets = 4096;  // 32 KiB
-/// At least so many for each interval, whatever the number: then no sum of IntervalBuckets reaches bit 63 by itself.
-constexpr size_t kLeastBucketsEach = 4;
+/// Lower bound on the buckets for each interval. With it no sum of IntervalBuckets reaches bit 63 by a carry.
+constexpr size_t kMinBucketsPerInterval = 4;
 
 }  // namespace
 
@@ -49,15 +50,14 @@ size_t IntervalIndex::measure_of(const Aggregate& aggregate) {
 }
 
 void IntervalIndex::add(const RangeQuery& query) {
-  Entry& entry = queries_.emplace_back();
+  IndexedQuery& entry = queries_.emplace_back();
   entry.query = query;
   for (const Aggregate& aggregate : query.aggregates) {
     entry.measures.push_back(aggregate.op == AggregateOp::kCountAll ? 0 : measure_of(aggregate));
   }
 }
 
-/// Of a key in one of the `count` intervals from `first` on. Binary search without branches on keys: nothing to
-/// predict.
+// The search has no branch that depends on a key, because the processor could not predict it.
 size_t IntervalIndex::search(int64_t key, size_t first, size_t count) const {
   const int64_t* from = below_.data() + first;
   while (count > 1) {
@@ -70,7 +70,7 @@ size_t IntervalIndex::search(int64_t key, size_t first, size_t count) const {
 
 void IntervalIndex::build() {
   below_.assign(1, kHighest);
-  for (const Entry& entry : queries_) {
+  for (const IndexedQuery& entry : queries_) {
     const KeyRange& range = entry.query.range;
     if (range.low > range.high) continue;
     if (range.low != kLowest) below_.push_back(range.low - 1);
@@ -78,7 +78,7 @@ void IntervalIndex::build() {
   }
   std::ranges::sort(below_);
   below_.erase(std::ranges::unique(below_).begin(), below_.end());
-  for (Entry& entry : queries_) {
+  for (IndexedQuery& entry : queries_) {
     const KeyRange& range = entry.query.range;
     entry.first = search(range.low, 0, intervals());
     entry.last = range.low > range.high ? entry.first : search(range.high, 0, intervals()) + 1;
@@ -87,47 +87,46 @@ void IntervalIndex::build() {
   reset();
 }
 
-/// Cuts the keys from the first bound to the last into equal buckets.
+// Cuts the keys from the first bound to the last into equal buckets. IntervalBuckets describes their elements.
 void IntervalIndex::build_buckets() {
   const size_t bounds = below_.size() - 1;
   const int64_t lowest = below_.front(), highest = bounds == 0 ? lowest : below_[bounds - 1] + 1;
   const auto origin = static_cast<uint64_t>(lowest);
   const uint64_t width = static_cast<uint64_t>(highest) - origin;
-  const size_t wanted = std::max(std::min(bounds * kBucketsEach, kCachedBuckets), intervals() * kLeastBucketsEach);
+  const size_t wanted = std::max(std::min(bounds * kBucketsEach, kCachedBuckets), intervals() * kMinBucketsPerInterval);
   elements_.resize(std::bit_ceil(wanted));
   unsigned shift = 0;
   while ((width >> shift) >= elements_.size()) ++shift;
   const uint64_t one = uint64_t{1} << shift;
   size_t bound = 0;
-  most_in_bucket_ = 0;
+  max_in_bucket_ = 0;
   for (uint64_t number = 0; number < elements_.size(); ++number) {
     const size_t first = bound;
     const auto distance = [&] { return static_cast<uint64_t>(below_[bound]) - origin; };
     uint64_t room = 0;
     for (; bound < bounds && distance() >> shift == number; ++bound) room = one - 1 - (distance() & (one - 1));
-    most_in_bucket_ = std::max(most_in_bucket_, bound - first);
+    max_in_bucket_ = std::max(max_in_bucket_, bound - first);
     const uint64_t start = origin + number * one;
     elements_[number] = first * one - start + (bound - first > 1 ? kSignBit : room);
   }
   buckets_ = {elements_.data(), lowest, highest, shift};
 }
 
-/// Fills at_ for a block.
+// The kernel finds the interval of each row, except in buckets with several bounds. There it gives the first candidate.
 void IntervalIndex::locate(BlockValues& values) {
   const int64_t* const keys = values.keys(field_);
   const RowMask crowded = values.all() & kernels().locate(keys, buckets_, at_.data());
   crowded.for_each([&](size_t row) {
     const size_t first = at_[row] - (kSignBit >> buckets_.shift);
-    at_[row] = search(keys[row], first, std::min(most_in_bucket_ + 1, intervals() - first));
+    at_[row] = search(keys[row], first, std::min(max_in_bucket_ + 1, intervals() - first));
   });
 }
 
-/// If all keys lie in one interval.
-bool IntervalIndex::take_whole(BlockValues& values, const RowMask& rows) {
+bool IntervalIndex::add_whole_block(BlockValues& values, const RowMask& rows) {
   const int64_t* const keys = values.keys(field_);
   const size_t at = search(keys[rows.front()], 0, intervals());
   const auto outside = [&](int64_t key) { return key > below_[at] || (at != 0 && key <= below_[at - 1]); };
-  // The last row, which may be one that does not count, says for most blocks that there is no point in going on.
+  // Test the last row first, selected or not: in most blocks it lies in another interval, and the search ends here.
   if (outside(keys[values.size() - 1]) || outside(kernels().min(keys, rows)) || outside(kernels().max(keys, rows))) {
     return false;
   }
@@ -156,7 +155,7 @@ bool IntervalIndex::take_whole(BlockValues& values, const RowMask& rows) {
   return true;
 }
 
-void IntervalIndex::take_measure(Measure& measure, BlockValues& values, const RowMask& rows, const Intervals& at) {
+void IntervalIndex::add_to_measure(Measure& measure, BlockValues& values, const RowMask& rows, const Intervals& at) {
   const size_t n = values.size();
   if (measure.nullable) {
     (rows - values.present(measure.field)).for_each([&](size_t row) { ++measure.nulls[at[row]]; });
@@ -169,7 +168,7 @@ void IntervalIndex::take_measure(Measure& measure, BlockValues& values, const Ro
     });
   }
   if (!measure.sum) return;
-  if (is_float(measure.type)) {  // NULL counts as zero
+  if (is_float(measure.type)) {  // all rows: the last element takes unselected ones, and NULL adds 0
     const double* const reals = values.reals(measure.field);
     for (size_t i = 0; i < n; ++i) measure.reals[at[i]] += reals[i];
   } else if (values.magnitude(measure.field) < kNarrow) {
@@ -182,24 +181,25 @@ void IntervalIndex::take_measure(Measure& measure, BlockValues& values, const Ro
   }
 }
 
-void IntervalIndex::take(BlockValues& values, const RowMask& rows) {
+void IntervalIndex::add_rows(BlockValues& values, const RowMask& rows) {
   const RowMask counted = rows & values.present(field_);
   if (!counted.any()) return;
-  if (unspilled_rows_ + kBlockRows > kRowsUntilSpill) spill();
-  unspilled_rows_ += kBlockRows;
-  if (take_whole(values, counted)) return;
+  if (unfolded_rows_ + kBlockRows > kMaxUnfoldedRows) fold_sums();
+  unfolded_rows_ += kBlockRows;
+  if (add_whole_block(values, counted)) return;
   locate(values);
-  if (take_sum(values, counted)) return;
+  if (add_to_cells(values, counted)) return;
+  // Send the rows that are not selected to the last element, so that the loops below need no test.
   (values.all() - counted).for_each([&](size_t row) { at_[row] = intervals(); });
   for (size_t i = 0; i < values.size(); ++i) ++counts_[at_[i]];
-  for (Measure& measure : measures_) take_measure(measure, values, counted, at_);
+  for (Measure& measure : measures_) add_to_measure(measure, values, counted, at_);
 }
 
-/// If one sum of integers is all that is asked for, which is what most queries are, of all rows: their cells.
-bool IntervalIndex::take_sum(BlockValues& values, const RowMask& rows) {
+// The common case: all rows are selected, and the queries ask for counts and one sum of integers.
+bool IntervalIndex::add_to_cells(BlockValues& values, const RowMask& rows) {
   if (cells_.empty() || rows != values.all()) return false;
   if (values.magnitude(measures_.front().field) >= kCellNarrow) return false;
-  if (rows_in_cells_ + kBlockRows > kRowsUntilCellsSpill) spill_cells();
+  if (rows_in_cells_ + kBlockRows > kMaxRowsInCells) fold_cells();
   rows_in_cells_ += kBlockRows;
   const int64_t* const numbers = values.keys(measures_.front().field);
   uint64_t* const cells = cells_.data();
@@ -215,19 +215,19 @@ bool IntervalIndex::take_sum(BlockValues& values, const RowMask& rows) {
   return true;
 }
 
-void IntervalIndex::spill_cells() {
+void IntervalIndex::fold_cells() {
   rows_in_cells_ = 0;
   for (size_t i = 0; i < cells_.size(); ++i) {
-    const uint64_t rows = cells_[i] & kRowsUntilCellsSpill;
+    const uint64_t rows = cells_[i] & kMaxRowsInCells;
     counts_[i / kCellsEach] += rows;
     measures_.front().sums[i / kCellsEach] += static_cast<int64_t>(cells_[i] - rows) >> kCellCountBits;
     cells_[i] = 0;
   }
 }
 
-void IntervalIndex::spill() {
-  spill_cells();
-  unspilled_rows_ = 0;
+void IntervalIndex::fold_sums() {
+  fold_cells();
+  unfolded_rows_ = 0;
   for (Measure& measure : measures_) {
     for (size_t i = 0; i < measure.sums.size(); ++i) {
       measure.wide[i] += measure.sums[i];
@@ -236,7 +236,7 @@ void IntervalIndex::spill() {
   }
 }
 
-void IntervalIndex::give(const Entry& entry) const {
+void IntervalIndex::emit(const IndexedQuery& entry) const {
   const auto from = static_cast<ptrdiff_t>(entry.first), to = static_cast<ptrdiff_t>(entry.last);
   const auto total = [&](const auto& of, auto sum) { return std::accumulate(of.begin() + from, of.begin() + to, sum); };
   const uint64_t rows = total(counts_, uint64_t{0});
@@ -251,11 +251,11 @@ void IntervalIndex::give(const Entry& entry) const {
       if (measure.nullable) counted -= total(measure.nulls, uint64_t{0});
       if (counted == 0) continue;
       if (op == AggregateOp::kMin) {
-        take_extreme(op, measure.type, *std::min_element(measure.lowest.begin() + from, measure.lowest.begin() + to),
-                     into);
+        update_extreme(op, measure.type, *std::min_element(measure.lowest.begin() + from, measure.lowest.begin() + to),
+                       into);
       } else if (op == AggregateOp::kMax) {
-        take_extreme(op, measure.type, *std::max_element(measure.highest.begin() + from, measure.highest.begin() + to),
-                     into);
+        update_extreme(op, measure.type,
+                       *std::max_element(measure.highest.begin() + from, measure.highest.begin() + to), into);
       } else if (op != AggregateOp::kCount && is_float(measure.type)) {
         into.real += total(measure.reals, 0.0);
       } else if (op != AggregateOp::kCount) {
@@ -267,16 +267,16 @@ void IntervalIndex::give(const Entry& entry) const {
 }
 
 void IntervalIndex::flush() {
-  spill();
-  for (const Entry& entry : queries_) give(entry);
+  fold_sums();
+  for (const IndexedQuery& entry : queries_) emit(entry);
   reset();
 }
 
-/// Nothing counted, and room for every interval and the rows of none.
+// Sets all sums to 0. One more element than intervals: the last one collects the rows outside of all intervals.
 void IntervalIndex::reset() {
   const size_t size = intervals() + 1;
   counts_.assign(size, 0);
-  unspilled_rows_ = 0;
+  unfolded_rows_ = 0;
   cells_.assign(measures_.size() == 1 && measures_.front().plain_sum() ? size * kCellsEach : 0, 0);
   rows_in_cells_ = 0;
   for (Measure& measure : measures_) {

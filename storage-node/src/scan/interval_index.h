@@ -1,4 +1,4 @@
-// Aggregates over ranges of one field, for all queries at once.
+// An index of ranges that computes aggregates over ranges of one field for many queries in one pass.
 #pragma once
 
 #include <array>
@@ -17,92 +17,107 @@
 
 namespace loam::storage {
 
-/// A query that an interval index answers: aggregates of numbers over the rows in a range.
+/// A query that an interval index answers: aggregates of numbers over the rows in a range of one field.
 struct RangeQuery {
   KeyRange range;
   std::span<const Aggregate> aggregates;
-  Accumulator* into = nullptr;  ///< one for each aggregate
-  uint64_t* rows = nullptr;     ///< how many rows were selected
+  Accumulator* into = nullptr;  ///< one accumulator for each aggregate
+  uint64_t* rows = nullptr;     ///< flush() adds the number of selected rows here
 };
 
-/// Role: the bounds of all queries cut the keys of one field into intervals, and each interval is wholly inside or
-/// outside of a query. So each row is counted once, into its interval, whatever the number of queries; what a query
-/// asks for is the sum of its intervals, taken when flush() is called. Owner: a scan pass; one thread.
+/// Computes range aggregates of many queries with one addition per row.
+///
+/// Role: the bounds of all queries cut the keys of one field into intervals, and each interval lies wholly inside or
+/// outside of a query. The index adds each row once, to its interval, for any number of queries. The result of a query
+/// is the sum over its intervals, which flush() computes. Owner: a scan pass. Threads: one.
 ///
 ///     bounds      │     a.low │   b.low │    a.high │     b.high │
 ///     intervals 0 │         1 │       2 │         3 │          4 │ …      a: 1 and 2, b: 2 and 3
 ///
-/// Cost: a row takes one look at a table of equal buckets, which leads to its interval (IntervalBuckets) unless bounds
-/// crowd there (then by binary search), and one addition a measure; count and sum together are one addition if there
-/// is nothing else. Blocks that lie in one interval, as in data in order of time, are added up as a whole.
+/// Cost. A row takes one look-up in a table of equal buckets, which gives its interval (IntervalBuckets), and one
+/// addition for each measure. A row in a bucket with several bounds takes a binary search besides. If the queries ask
+/// for a count and one sum of integers alone, the index packs them into one addition. A block that lies in one
+/// interval, as in data that is ordered by time, is added as a whole.
 class IntervalIndex {
  public:
   IntervalIndex(const Schema& schema, uint16_t field);
 
-  /// The query and what it points to stay until flush() has been called for the last time.
+  /// Adds a query. The query and the objects that it points to live until the last flush().
   void add(const RangeQuery& query);
-  /// After the last add().
+  /// Builds the intervals. Call it after the last add() and before the first add_rows().
   void build();
   size_t intervals() const { return below_.size(); }
 
-  /// Counts rows in, for every query.
-  void take(BlockValues& values, const RowMask& rows);
-  /// Gives the queries what was counted since the last time.
+  /// Adds the rows to their intervals.
+  void add_rows(BlockValues& values, const RowMask& rows);
+  /// Adds the results since the last flush() to the accumulators of the queries.
   void flush();
 
  private:
-  /// What is counted of one field besides the rows: by interval, the last element for rows of no interval.
+  /// The sums and extremes of one field for each interval. The last element of each array belongs to rows outside of
+  /// all intervals.
   struct Measure {
     uint16_t field = 0;
     FieldType type{};
     bool nullable = false;
-    bool sum = false, min = false, max = false;
-    std::vector<uint64_t> nulls;  // rows where it is NULL; of nullable fields
-    std::vector<int64_t> sums;    // of integers
-    std::vector<Int128> wide;     // what left `sums` so far
-    std::vector<double> reals;    // sums of floats
-    std::vector<int64_t> lowest;  // keys
-    std::vector<int64_t> highest;
+    bool sum = false, min = false, max = false;  // the aggregates that some query asks for
+    std::vector<uint64_t> nulls;                 // rows whose field is NULL; for nullable fields
+    std::vector<int64_t> sums;                   // sums of integers since the last fold_sums()
+    std::vector<Int128> wide;                    // sums of integers that fold_sums() has moved here
+    std::vector<double> reals;                   // sums of floats
+    std::vector<int64_t> lowest;                 // lowest keys
+    std::vector<int64_t> highest;                // highest keys
 
-    /// The sum over an interval and the number of its rows are all that is asked for. Decided by the schema and the
-    /// queries alone, never by what has been counted so far.
+    /// Returns whether the field is an integer without NULL of which the queries ask for nothing but sums and counts.
+    /// The schema and the queries alone decide that, and never the rows that were added.
     bool plain_sum() const { return sum && !min && !max && !nullable && !is_float(type); }
   };
-  struct Entry {
+  /// A query with its intervals.
+  struct IndexedQuery {
     RangeQuery query;
-    size_t first = 0, last = 0;    // its intervals, the last one not included
-    std::vector<size_t> measures;  // by aggregate; of counts of rows no matter what
+    size_t first = 0, last = 0;    // the intervals [first, last)
+    std::vector<size_t> measures;  // for each aggregate its measure; undefined for a count of rows
   };
   using Intervals = std::array<uint64_t, kBlockRows>;
 
+  /// Returns the interval of a key among the `count` intervals from `first` on, by binary search.
   size_t search(int64_t key, size_t first, size_t count) const;
   void build_buckets();
+  /// Sets `at_` to the interval of each row.
   void locate(BlockValues& values);
-  bool take_whole(BlockValues& values, const RowMask& rows);
-  bool take_sum(BlockValues& values, const RowMask& rows);
-  void take_measure(Measure& measure, BlockValues& values, const RowMask& rows, const Intervals& at);
-  void spill_cells();
-  void spill();
-  void give(const Entry& entry) const;
+  /// Adds the rows if all of them lie in one interval. Returns false if they do not.
+  bool add_whole_block(BlockValues& values, const RowMask& rows);
+  /// Adds the rows to the cells. Returns false if there are no cells, if some rows of the block are not selected, or if
+  /// a value is too large for a cell.
+  bool add_to_cells(BlockValues& values, const RowMask& rows);
+  void add_to_measure(Measure& measure, BlockValues& values, const RowMask& rows, const Intervals& at);
+  /// Moves the cells to the counts and sums before a cell can overflow.
+  void fold_cells();
+  /// Moves the 64-bit sums to the 128-bit sums before a sum can overflow.
+  void fold_sums();
+  /// Adds the intervals of one query to its accumulators.
+  void emit(const IndexedQuery& entry) const;
   void reset();
+  /// Returns the number of the measure for the aggregate's field; adds it if there is none.
   size_t measure_of(const Aggregate& aggregate);
 
   const Schema& schema_;
   const uint16_t field_;
-  std::vector<Entry> queries_;
+  std::vector<IndexedQuery> queries_;
   std::vector<Measure> measures_;
 
-  // Interval i: keys above below_[i - 1] and not above below_[i]. The last element is the highest key.
+  // Interval i holds the keys above below_[i - 1] up to below_[i]. The last element is the highest key.
   std::vector<int64_t> below_;
   std::vector<uint64_t> elements_;
-  IntervalBuckets buckets_;  // over elements_
-  size_t most_in_bucket_ = 0;
+  IntervalBuckets buckets_;  // refers to elements_
+  size_t max_in_bucket_ = 0;
 
-  std::vector<uint64_t> counts_;  // as a measure's
-  size_t unspilled_rows_ = 0;
-  std::vector<uint64_t> cells_;  // counts and sums together, kCellsEach an interval; empty if that is not all there is
+  std::vector<uint64_t> counts_;  // rows of each interval; the last element for rows outside of all intervals
+  size_t unfolded_rows_ = 0;
+  // Counts and sums packed together, kCellsEach for each interval. Empty if the queries ask for other aggregates too.
+  std::vector<uint64_t> cells_;
   size_t rows_in_cells_ = 0;
-  alignas(64) Intervals at_{};  // of the block at hand
+  alignas(64) Intervals at_{};  // the interval of each row of the present block
 };
 
 }  // namespace loam::storage

@@ -10,18 +10,18 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
 
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min(), kHighest = std::numeric_limits<int64_t>::max();
-/// So many rows overflow the count of a cell, if nobody empties it.
+/// This number of rows overflows the count of a cell that is never folded.
 constexpr size_t kManyBlocks = 1'000;
-/// Room for a block.
+/// Memory for a block.
 constexpr size_t kPageBytes = size_t{64} << 10;
 
-/// Keys by which the rows are selected; queries' bounds come from the same distribution, so that they meet.
+/// Distributions of the keys of rows. The bounds of queries have the same distribution, so they lie among the keys.
 class Keys {
  public:
   explicit Keys(testing::Random& random)
@@ -29,13 +29,13 @@ class Keys {
 
   int64_t operator()() {
     switch (shape_) {
-      case 0:  // anything: buckets are as wide as they get
+      case 0:  // any key: the widest buckets
         return random_.one_in(20) ? (random_.one_in(2) ? kLowest : kHighest) : static_cast<int64_t>(random_());
-      case 1:  // a crowd, and some far away, so that all bounds of the crowd lie in one bucket
+      case 1:  // close keys and some far ones, so that all bounds of the close ones lie in one bucket
         return random_.one_in(20) ? random_.one_in(2) ? far_ : -far_ : static_cast<int64_t>(random_.below(5'000));
-      case 2:  // hardly different, so that most rows are of one interval
+      case 2:  // few distinct keys, so that most rows lie in one interval
         return random_.one_in(8) ? static_cast<int64_t>(random_.below(4)) : 0;
-      default:  // even
+      default:  // evenly distributed
         return static_cast<int64_t>(random_.below(180'000'000));
     }
   }
@@ -46,50 +46,52 @@ class Keys {
   const uint64_t shape_;
 };
 
-struct Asked {
+struct ModelQuery {
   KeyRange range;
   std::vector<Aggregate> aggregates;
   std::vector<Accumulator> into;
   uint64_t rows = 0;
 };
 
-/// Which aggregates the queries of one index ask for. A fault in one way of counting does not show if another is taken.
-enum class Asks : uint8_t { kOneSum, kSumsAndCounts, kAnything };
+/// The aggregates for which the queries of one index ask. They select the code path of the index, so each test draws
+/// them.
+enum class AggregateMix : uint8_t { kOneSum, kSumsAndCounts, kUninitialized };
 
-std::vector<Asked> ask(testing::Random& random, Keys& keys) {
-  const auto asks = static_cast<Asks>(random.below(3));
+std::vector<ModelQuery> random_queries(testing::Random& random, Keys& keys) {
+  const auto asks = static_cast<AggregateMix>(random.below(3));
   const auto op = [&] {
-    if (asks == Asks::kAnything) return static_cast<AggregateOp>(random.between(1, 6));
+    if (asks == AggregateMix::kUninitialized) return static_cast<AggregateOp>(random.between(1, 6));
     static constexpr std::array kSums = {AggregateOp::kSum, AggregateOp::kAvg, AggregateOp::kCount,
                                          AggregateOp::kCountAll};
-    return asks == Asks::kOneSum ? AggregateOp::kSum : kSums[random.below(kSums.size())];
+    return asks == AggregateMix::kOneSum ? AggregateOp::kSum : kSums[random.below(kSums.size())];
   };
-  std::vector<Asked> asked(random.one_in(10) ? random.between(1'000, 3'000) : random.between(1, 80));
-  for (Asked& a : asked) {
+  std::vector<ModelQuery> asked(random.one_in(10) ? random.between(1'000, 3'000) : random.between(1, 80));
+  for (ModelQuery& a : asked) {
     a.range = {0, keys(), keys()};
     if (!random.one_in(10) && a.range.low > a.range.high) std::swap(a.range.low, a.range.high);
     if (random.one_in(10)) a.range.low = kLowest;
     if (random.one_in(10)) a.range.high = kHighest;
-    for (size_t n = asks == Asks::kOneSum ? 1 : random.between(1, 4); n != 0; --n) a.aggregates.push_back({op(), 1});
+    for (size_t n = asks == AggregateMix::kOneSum ? 1 : random.between(1, 4); n != 0; --n)
+      a.aggregates.push_back({op(), 1});
     a.into.resize(a.aggregates.size());
   }
   return asked;
 }
 
-/// A row of the one block that is counted: `value` is nothing for NULL. It is counted in `times` times.
-struct Counted {
+/// A row of the block. `value` is empty for NULL. The test adds the row `times` times.
+struct ModelRow {
   int64_t key = 0;
   std::optional<int64_t> value;
   size_t times = 0;
 };
 
-/// "", or the first of a query's rows and aggregates that is wrong.
-std::string wrong(const Asked& asked, const std::vector<Counted>& rows) {
+/// Returns the first wrong result of a query; empty if all are right.
+std::string wrong(const ModelQuery& asked, const std::vector<ModelRow>& rows) {
   uint64_t selected = 0;
   int64_t present = 0;
   Int128 sum = 0;
   int64_t least = kHighest, greatest = kLowest;
-  for (const Counted& row : rows) {
+  for (const ModelRow& row : rows) {
     if (row.key < asked.range.low || row.key > asked.range.high) continue;
     selected += row.times;
     if (!row.value || row.times == 0) continue;
@@ -121,8 +123,8 @@ TEST(IntervalIndex, ModelOfAggregates) {
                    kPageBytes);
     const unsigned bits = random.one_in(3) ? static_cast<unsigned>(random.between(30, 42)) : 20;
     const size_t n = random.one_in(2) ? kBlockRows : random.between(1, kBlockRows);
-    std::vector<Counted> rows(n);
-    for (Counted& row : rows) {
+    std::vector<ModelRow> rows(n);
+    for (ModelRow& row : rows) {
       row.key = keys();
       if (random.below(4) >= nulls) {
         row.value = static_cast<int64_t>(random() >> (64 - bits)) * (random.one_in(2) ? 1 : -1);
@@ -136,9 +138,9 @@ TEST(IntervalIndex, ModelOfAggregates) {
     ASSERT_EQ(block.size(), n);
     values.reset(block);
 
-    std::vector<Asked> asked = ask(random, keys);
+    std::vector<ModelQuery> asked = random_queries(random, keys);
     IntervalIndex index(*log.schema, 0);
-    for (Asked& a : asked) index.add({a.range, a.aggregates, a.into.data(), &a.rows});
+    for (ModelQuery& a : asked) index.add({a.range, a.aggregates, a.into.data(), &a.rows});
     index.build();
     RowMask some = values.all();
     for (size_t row = 0; row < n; ++row) {
@@ -146,14 +148,14 @@ TEST(IntervalIndex, ModelOfAggregates) {
     }
     const size_t times = random.one_in(10) ? kManyBlocks : random.between(1, 5);
     for (size_t i = 0; i < times; ++i) {
-      index.take(values, values.all());
+      index.add_rows(values, values.all());
       if (times != kManyBlocks && random.one_in(5)) index.flush();
     }
-    index.take(values, some);
+    index.add_rows(values, some);
     index.flush();
     for (size_t row = 0; row < n; ++row) rows[row].times = times + (some.test(row) ? 1 : 0);
 
-    for (const Asked& a : asked) {
+    for (const ModelQuery& a : asked) {
       ASSERT_EQ(wrong(a, rows), "") << a.range.low << " to " << a.range.high << ", " << asked.size() << " queries";
     }
   }

@@ -6,7 +6,8 @@
 
 #include <immintrin.h>
 
-// Bodies that use instructions beyond the base; nothing that other files could inline may stand in between.
+// Marks functions that use instructions beyond the base. They lie in this file alone, so that no inline function of
+// another file is compiled with these instructions.
 #define LOAM_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
 
 namespace loam::storage {
@@ -68,7 +69,7 @@ RowMask plain_locate(const int64_t* keys, const IntervalBuckets& buckets, uint64
 
 constexpr size_t kLanes = 4;
 
-/// All bits of lane i if bit i of the nibble is set.
+/// Sets all bits of lane i if bit i of the nibble is set.
 __m256i lanes_of(uint64_t nibble) {
   const __m256i bits = _mm256_setr_epi64x(1, 2, 4, 8);
   return _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(static_cast<int64_t>(nibble)), bits), bits);
@@ -87,7 +88,7 @@ int64_t fold_lanes(__m256i lanes, Fold fold) {
   return fold(fold(left[0], left[1]), fold(left[2], left[3]));
 }
 
-/// test(i) gives the nibble of the rows from i on.
+/// Assembles a mask from nibbles: test(i) returns the results of the four rows from i on.
 template <class Test>
 RowMask avx2_mask(Test test) {
   RowMask mask;
@@ -115,7 +116,7 @@ RowMask avx2_at_most(const uint64_t* words, uint64_t bound) {
       [=](size_t i) { return nibble_of(_mm256_cmpgt_epi64(_mm256_xor_si256(load(words + i), flip), bounds)) ^ 15; });
 }
 
-/// Folds step(lanes so far, values, lanes that count) over all rows, and fold(a, b) over the lanes left.
+/// Folds step(accumulated lanes, values, selected lanes) over all rows, and then fold(a, b) over the four lanes.
 template <class Step, class Fold>
 int64_t avx2_reduce(const int64_t* values, const RowMask& rows, int64_t start, Step step, Fold fold) {
   __m256i lanes = _mm256_set1_epi64x(start);
@@ -151,13 +152,14 @@ int64_t avx2_max(const int64_t* values, const RowMask& rows) {
       higher);
 }
 
-/// The table is read one element at a time, on machines with AVX-512 too: where the processor's makers had to mend the
-/// gather instructions against side channels, those take longer (64 range sums, of one: 1.25 so, 1.40 with gathers of
-/// four, 1.32 with gathers of eight; eight lanes without gathers are no faster than four).
+/// Reads the table one element at a time, on machines with AVX-512 too. Gather instructions are slower on processors
+/// whose microcode protects them against side channels: 64 range sums take 1.25 times as long as one sum this way, 1.40
+/// times with gathers of four elements, and 1.32 times with gathers of eight. Eight lanes without gathers are no faster
+/// than four.
 RowMask avx2_locate(const int64_t* keys, const IntervalBuckets& buckets, uint64_t* intervals) {
   const __m256i lowest = _mm256_set1_epi64x(buckets.lowest), highest = _mm256_set1_epi64x(buckets.highest);
   const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(buckets.shift));
-  // Copies of everything: for all that the compiler knows, the vector stores could change what is behind a reference.
+  // Capture copies: the compiler must assume that the vector stores change the target of a reference.
   const auto element = [of = buckets.of](uint64_t bucket) { return static_cast<int64_t>(of[bucket]); };
   return avx2_mask([=](size_t i) {
     __m256i key = load(keys + i);
@@ -174,8 +176,8 @@ RowMask avx2_locate(const int64_t* keys, const IntervalBuckets& buckets, uint64_
 
 // ---- AVX-512: its masks and instructions on four lanes --------------------------------------------------------------
 
-// Registers of 512 bits would slow everything around them down: with them a pass over row pages takes 5 % (one query)
-// to 9 % (64 range sums) longer on a Xeon, and column pages gain nothing.
+// Registers of 512 bits do not pay: with them a pass over row pages takes 5 % (one query) to 9 % (64 range sums) longer
+// on a Xeon, and a pass over column pages is no faster.
 
 LOAM_AVX512 RowMask avx512_in_range(const int64_t* keys, int64_t low, int64_t high) {
   const __m256i lows = _mm256_set1_epi64x(low), highs = _mm256_set1_epi64x(high);
@@ -205,7 +207,7 @@ LOAM_AVX512 RowMask avx512_at_most(const uint64_t* words, uint64_t bound) {
   return mask;
 }
 
-/// Folds Step over the lanes of the rows that count, and `fold` over the lanes left.
+/// Folds Step over the lanes of the selected rows, and then `fold` over the four lanes.
 template <class Step>
 LOAM_AVX512 int64_t avx512_reduce(const int64_t* values, const RowMask& rows, int64_t start,
                                   int64_t (*fold)(int64_t, int64_t)) {
@@ -219,7 +221,7 @@ LOAM_AVX512 int64_t avx512_reduce(const int64_t* values, const RowMask& rows, in
   return fold_lanes(lanes, fold);
 }
 
-// Functions with the target of their caller: a lambda would not have it.
+// Structs instead of lambdas: a lambda would not be compiled for the target of its caller.
 struct AddLanes {
   LOAM_AVX512 static __m256i apply(__m256i lanes, __mmask8 which, __m256i value) {
     return _mm256_mask_add_epi64(lanes, which, lanes, value);

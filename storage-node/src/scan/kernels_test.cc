@@ -18,7 +18,7 @@ struct alignas(64) Column {
   int64_t keys[kBlockRows];
 };
 
-/// Numbers that meet each other and the ends of the range.
+/// Numbers that are often equal, or lie at the ends of the range.
 int64_t number(testing::Random& random) {
   switch (random.below(4)) {
     case 0:

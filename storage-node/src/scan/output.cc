@@ -20,10 +20,10 @@ T load(const std::byte* at) {
   return value;
 }
 
-/// Rows go into the chunk as they come, column by column.
-class Projection final : public Output {
+/// The output of a projection. It appends rows to the chunk as they arrive, column by column.
+class ProjectionOutput final : public Output {
  public:
-  Projection(const Schema& schema, const Query& query)
+  ProjectionOutput(const Schema& schema, const Query& query)
       : Output(query.partial_schema(schema)),
         schema_(schema),
         select_(query.select),
@@ -37,18 +37,18 @@ class Projection final : public Output {
     row_bytes_ += sizeof(uint64_t) * (size_t{with_key_} + size_t{with_version_});
   }
 
-  Result<size_t> take(BlockValues& values, RowMask& rows) override {
+  Result<size_t> consume(BlockValues& values, RowMask& rows) override {
     RowNumbers numbers;
     const size_t n = rows.numbers(numbers.data());
     size_t take = static_cast<size_t>(std::min<uint64_t>(n, left_));
     if (!fixed_) {
-      // Rows differ in length: stop when the chunk is full.
+      // Rows have different lengths: append one at a time until the chunk is full.
       for (size_t i = 0; i < take; ++i) {
         append(values, numbers.data() + i, 1);
         if (full()) take = i + 1;
       }
     } else {
-      // As many as fit into what is left of the chunk, and one.
+      // As many rows as fit into the rest of the chunk, and one more, which makes it full.
       take = std::min(take, 1 + (chunk_bytes_ - std::min(chunk_bytes_, chunk_.bytes())) / row_bytes_);
       append(values, numbers.data(), take);
     }
@@ -129,20 +129,20 @@ class Projection final : public Output {
   uint64_t left_;
 };
 
-/// Keeps the k best rows, and their columns as values.
-class TopOutput final : public Output {
+/// The output of a top-k query. It keeps the k best rows as values and writes them after the last page.
+class TopKOutput final : public Output {
  public:
-  TopOutput(const Schema& schema, const Query& query, MemoryAccount& account)
+  TopKOutput(const Schema& schema, const Query& query, MemoryAccount& account)
       : Output(query.partial_schema(schema)), query_(query), top_(*query.top_k, kMaxTopBytes, &account) {}
 
-  Result<size_t> take(BlockValues& values, RowMask& rows) override {
+  Result<size_t> consume(BlockValues& values, RowMask& rows) override {
     const Block& block = values.block();
     const size_t n = rows.count();
     RowNumbers numbers;
     rows.numbers(numbers.data());
     for (size_t i = 0; i < n; ++i) {
       Value by = values.view(numbers[i], {&query_.top_k->field, 1}).value(query_.top_k->field);
-      if (!top_.wants(by)) continue;
+      if (!top_.qualifies(by)) continue;
       const RowView row = values.view(numbers[i], query_.select);
       std::vector<Value> kept;
       kept.reserve(chunk_.schema().size());
@@ -157,7 +157,7 @@ class TopOutput final : public Output {
   }
 
   bool drain() override {
-    if (sorted_.empty() && next_ == 0) sorted_ = top_.take();
+    if (sorted_.empty() && next_ == 0) sorted_ = top_.take_sorted();
     for (; next_ < sorted_.size() && !full(); ++next_) chunk_.append_row(sorted_[next_].values);
     return next_ == sorted_.size();
   }
@@ -169,10 +169,10 @@ class TopOutput final : public Output {
   size_t next_ = 0;
 };
 
-/// Counts up, and puts the groups into chunks at the end.
-class Aggregation final : public Output {
+/// The output of aggregates. It keeps accumulators for each group and writes the groups after the last page.
+class AggregateOutput final : public Output {
  public:
-  Aggregation(const Schema& schema, const Query& query, MemoryAccount& account)
+  AggregateOutput(const Schema& schema, const Query& query, MemoryAccount& account)
       : Output(query.partial_schema(schema)),
         schema_(schema),
         aggregates_(query.aggregates),
@@ -181,14 +181,14 @@ class Aggregation final : public Output {
         account_(account),
         groups_(schema, query, kMaxGroups, kMaxGroupBytes, &account) {
     for (size_t i = 0; i < aggregates_.size(); ++i) {
-      // The field of a count of rows is ignored: it may be any number, also one that the schema does not have.
+      // The field of a count of rows is not used and may be any number, also one that the schema does not have.
       if (aggregates_[i].op == AggregateOp::kCountAll) continue;
       fields_.push_back(aggregates_[i].field);
       if (is_variable(schema.field(aggregates_[i].field).type)) texts_.push_back(i);
     }
   }
 
-  Result<size_t> take(BlockValues& values, RowMask& rows) override {
+  Result<size_t> consume(BlockValues& values, RowMask& rows) override {
     const size_t n = rows.count();
     if (grouped_) {
       RowNumbers numbers;
@@ -198,7 +198,7 @@ class Aggregation final : public Output {
       for (size_t i = 0; i < aggregates_.size(); ++i) {
         accumulate(aggregates_[i], values, rows, groups_.accumulators(0)[i]);
       }
-      LOAM_RETURN_IF_ERROR(take_texts());
+      LOAM_RETURN_IF_ERROR(charge_texts());
     }
     rows = {};
     return n;
@@ -212,7 +212,7 @@ class Aggregation final : public Output {
   }
 
  private:
-  /// Queries without group-by: one aggregate over the selected rows of a block.
+  /// Updates one aggregate of a query without group-by by the selected rows of a block.
   void accumulate(const Aggregate& aggregate, BlockValues& values, RowMask rows, Accumulator& into) {
     if (aggregate.op != AggregateOp::kCountAll) rows &= values.present(aggregate.field);
     const auto n = static_cast<int64_t>(rows.count());
@@ -223,8 +223,8 @@ class Aggregation final : public Output {
         accumulate_text(aggregate, values, rows, into);
       } else if (aggregate.op == AggregateOp::kMin || aggregate.op == AggregateOp::kMax) {
         const int64_t* const keys = values.keys(aggregate.field);
-        take_extreme(aggregate.op, type,
-                     aggregate.op == AggregateOp::kMin ? kernels().min(keys, rows) : kernels().max(keys, rows), into);
+        update_extreme(aggregate.op, type,
+                       aggregate.op == AggregateOp::kMin ? kernels().min(keys, rows) : kernels().max(keys, rows), into);
       } else if (is_float(type)) {
         into.real += sum_of_reals(values.reals(aggregate.field), rows);
       } else {
@@ -234,13 +234,13 @@ class Aggregation final : public Output {
     into.count += n;
   }
 
-  /// Takes what the one group's least and greatest texts have come to hold.
-  Status take_texts() {
+  /// Charges the growth of the MIN and MAX texts of the only group to the account.
+  Status charge_texts() {
     size_t bytes = 0;
     for (const size_t i : texts_) bytes += groups_.accumulators(0)[i].text.capacity();
     if (bytes <= text_bytes_) return ok_status();
     const size_t more = bytes - std::exchange(text_bytes_, bytes);
-    return account_.take(more);
+    return account_.acquire(more);
   }
 
   static void accumulate_text(const Aggregate& aggregate, const BlockValues& values, const RowMask& rows,
@@ -264,7 +264,7 @@ class Aggregation final : public Output {
 
   static Int128 sum_of_integers(BlockValues& values, uint16_t field, const RowMask& rows) {
     const int64_t* const numbers = values.keys(field);
-    // So many rows of this magnitude cannot leave 64 bits.
+    // The sum of kBlockRows integers of this magnitude fits 64 bits.
     if (values.magnitude(field) < static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / kBlockRows) {
       return kernels().sum(numbers, rows);
     }
@@ -276,17 +276,17 @@ class Aggregation final : public Output {
   const Schema& schema_;
   const std::vector<Aggregate> aggregates_;
   const bool grouped_;
-  std::vector<uint16_t> fields_;  // that groups look at
+  std::vector<uint16_t> fields_;  // fields that the group table reads
   std::vector<size_t> texts_;     // positions in aggregates_ of MIN and MAX over texts
   MemoryAccount& account_;
   GroupTable groups_;
-  size_t text_bytes_ = 0;  // of the only group; taken from the account
+  size_t text_bytes_ = 0;  // bytes charged for the texts of the only group
   size_t next_ = 0;
 };
 
 }  // namespace
 
-void take_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into) {
+void update_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into) {
   const bool first = into.count == 0;
   if (!is_float(type)) {
     const auto present = static_cast<int64_t>(into.whole);
@@ -298,9 +298,9 @@ void take_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into
 }
 
 std::unique_ptr<Output> Output::make(const Schema& schema, const Query& query, MemoryAccount& account) {
-  if (query.aggregating()) return std::make_unique<Aggregation>(schema, query, account);
-  if (query.top_k) return std::make_unique<TopOutput>(schema, query, account);
-  return std::make_unique<Projection>(schema, query);
+  if (query.aggregating()) return std::make_unique<AggregateOutput>(schema, query, account);
+  if (query.top_k) return std::make_unique<TopKOutput>(schema, query, account);
+  return std::make_unique<ProjectionOutput>(schema, query);
 }
 
 }  // namespace loam::storage

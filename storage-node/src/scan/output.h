@@ -1,4 +1,4 @@
-// What becomes of the rows that a query selects.
+// The last stage of a query: it turns selected rows into chunks of the result.
 #pragma once
 
 #include <cstddef>
@@ -17,51 +17,57 @@
 
 namespace loam::storage {
 
-/// A chunk is sent when it has grown to this.
+/// Size at which a query sends a chunk.
 inline constexpr size_t kScanChunkBytes = size_t{256} << 10;
-/// In the simulator, whose tables are small, so that streams have many chunks.
+/// The size in some runs of the simulator. Its tables are small, and with this size a result still has many chunks.
 inline constexpr size_t kShortChunkBytes = 64;
 
-/// Takes the least or greatest of some values, given as a key (BlockValues::keys), into what the accumulator has; the
-/// caller counts them into it afterwards.
-void take_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into);
+/// Updates the minimum or maximum of an accumulator by the minimum or maximum of further values, given as a key
+/// (BlockValues::keys). The caller adds the number of these values to the accumulator afterwards.
+void update_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into);
 
-/// Role: turns selected rows into chunks of the query's partial schema: a projection row by row as they come, a top-k
-/// or aggregates after the last page. Owner: a query; one thread. The schema outlives it.
+/// Turns the selected rows of a query into chunks of the query's partial schema.
 ///
-/// It holds at most one chunk: whoever is full() takes nothing more until the chunk was taken away. So a reader that is
-/// slow costs the node one chunk, not a page's worth of them.
+/// Role: a projection writes rows as they arrive; a top-k and aggregates write rows after the last page. Owner: a
+/// query. Threads: one. The schema outlives the output.
+///
+/// An output holds at most one chunk. While it is full(), it consumes no row until the chunk was taken away. So a slow
+/// client costs the storage node one chunk, and not the result of a whole page.
 class Output {
  public:
-  /// `query` was checked against `schema`. The output asks the account for the memory of the rows and groups that it
-  /// keeps. The sender of chunks asks for that of the chunk. The account outlives the output.
+  /// Makes the output of a query that was checked against `schema`. The output acquires the memory of the rows and
+  /// groups that it keeps from `account`; the caller acquires the memory of the chunk. The account outlives the output.
   static std::unique_ptr<Output> make(const Schema& schema, const Query& query, MemoryAccount& account);
   virtual ~Output() = default;
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// Takes rows of the block, the lowest first, until the chunk is full or the limit is reached, and takes them off the
-  /// set; returns how many. Never 0 unless full() or satisfied(). Errors: kInvalidArgument when a limit of groups or of
-  /// a top-k's memory is passed, kOverloaded when the account has no memory.
-  virtual Result<size_t> take(BlockValues& values, RowMask& rows) = 0;
-  /// Of aggregates without group-by: one for each, for whoever counts rows up elsewhere (interval_index.h). Else null.
+  /// Consumes rows of the block, the lowest first, until the chunk is full or the limit of the query is reached.
+  /// Removes them from `rows` and returns their number, which is 0 only if full() or satisfied().
+  ///   kInvalidArgument: the query exceeds a limit of groups or of memory for top-k.
+  ///   kOverloaded: the account has no memory.
+  virtual Result<size_t> consume(BlockValues& values, RowMask& rows) = 0;
+  /// Returns one accumulator for each aggregate, to which an interval index adds (interval_index.h). Null unless the
+  /// query has aggregates without group-by.
   virtual Accumulator* accumulators() { return nullptr; }
-  /// After the last row: moves what was kept into the chunk, until it is full or nothing is left (then returns true).
+  /// Writes the kept rows or groups to the chunk, after the last consume(). Returns true if nothing is left, and false
+  /// if the chunk is full.
   virtual bool drain() { return true; }
 
-  /// The chunk should be sent before anything else happens.
+  /// Returns whether the chunk must be sent before the next consume() or drain().
   bool full() const {
     return chunk_.rows() != 0 && (chunk_.bytes() >= chunk_bytes_ || chunk_.rows() + Block::kRows > kMaxChunkRows);
   }
-  /// The limit is reached: no row more is wanted.
+  /// Returns whether the limit of the query is reached, so that it needs no further row.
   virtual bool satisfied() const { return false; }
+  /// Returns the chunk under construction.
   ChunkBuilder& chunk() { return chunk_; }
 
  protected:
   explicit Output(ResultSchema schema) : chunk_(std::move(schema)) {}
 
   ChunkBuilder chunk_;
-  const size_t chunk_bytes_ = Env::rare("node.scan.short_chunks") ? kShortChunkBytes : kScanChunkBytes;
+  const size_t chunk_bytes_ = Env::buggify("node.scan.short_chunks") ? kShortChunkBytes : kScanChunkBytes;
 };
 
 }  // namespace loam::storage

@@ -1,6 +1,6 @@
-// Batches of queries over one small table: every answer is that of the query alone, worked out from plain values.
+// Batches of queries over one small table. Every answer equals that of the query alone, computed from plain values.
 //
-// The shapes that are drawn, and which test drew none of them before, stand in docs/testing.md, "Shapes of scan tests".
+// docs/testing.md, "Shapes of scan tests", lists the shapes that the test draws at random.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -13,8 +13,8 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/scan/reference_answer.h"
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/reference_answer.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -25,7 +25,7 @@ constexpr uint64_t kOldSnapshot = 2, kLater = 3, kEnd = 4, kNewSnapshot = 5;
 
 enum class Pages : uint8_t { kRows, kSome, kColumns, kSomeInMidPass };
 
-/// How a table's values and a batch's queries are drawn.
+/// The distribution of a table's values and of a batch's queries.
 struct Shape {
   explicit Shape(testing::Random& random) {
     queries = random.one_in(3)   ? random.between(1, 6)
@@ -47,7 +47,7 @@ struct Shape {
     if (random.one_in(3)) null_parts[kMeasure] = kParts;
   }
 
-  /// Fields by their role; where they lie in the schema is drawn too.
+  /// The roles of fields. Their places in the schema are random.
   enum Role : uint8_t { kAt, kMeasure, kGroup, kOther, kText, kRoles };
   static constexpr uint64_t kParts = 4;
 
@@ -97,7 +97,7 @@ class Batch {
       step();
       ASSERT_LT(now_, 1'000'000u);
     }
-    for (const Running& r : running_) ASSERT_NO_FATAL_FAILURE(expect_answer(r));
+    for (const RunningQuery& r : running_) ASSERT_NO_FATAL_FAILURE(expect_answer(r));
     for (const auto& log : logs_) ASSERT_EQ(log->pinned_pages(), 0u);
   }
 
@@ -106,7 +106,7 @@ class Batch {
     uint64_t from, to;
     ReferenceRow row;
   };
-  struct Running {
+  struct RunningQuery {
     Query query;
     uint64_t snapshot = 0;
     std::unique_ptr<QueryResult> result;
@@ -154,7 +154,7 @@ class Batch {
     for (const Row& row : rows_) {
       LogFixture& log = *logs_[one_is_empty ? 0 : random_.below(logs_.size())];
       log.put(row.row.key, row.from, row.to, row.row.values);
-      // What no snapshot sees: an aborted write, and a record that was removed.
+      // Versions that no snapshot sees: an aborted write, and a removed record.
       if (random_.one_in(40)) {
         const Buffer bytes = testing::build_row(*schema_, row.row.values);
         log.put(row.row.key, 1, kOpen, bytes, EntryKind::kPut, EntryState::kDead);
@@ -181,7 +181,7 @@ class Batch {
     return predicate;
   }
 
-  /// Mostly ranges of one field, which an interval index answers together.
+  /// Makes queries, most of them with a range of one field, which an interval index answers together.
   Selection random_selection() {
     Selection where;
     if (random_.one_in(12)) return where;
@@ -225,7 +225,7 @@ class Batch {
     }
     for (size_t n = random_.between(query.group_by.empty() ? 1 : 0, 4); n != 0; --n) {
       query.aggregates.push_back(random_aggregate());
-      // The field of a count of rows is ignored, and need not exist.
+      // The field of a count of rows is not used and need not exist.
       Aggregate& last = query.aggregates.back();
       if (last.op == AggregateOp::kCountAll && random_.one_in(2)) last.field = kMaxFields - 1;
     }
@@ -234,7 +234,7 @@ class Batch {
 
   void join(Query query) {
     ASSERT_TRUE(query.check(*schema_).ok());
-    Running& r = running_.emplace_back();
+    RunningQuery& r = running_.emplace_back();
     r.query = std::move(query);
     r.snapshot = random_.one_in(3) ? kOldSnapshot : kNewSnapshot;
     r.result = std::make_unique<QueryResult>(*schema_, r.query);
@@ -260,7 +260,7 @@ class Batch {
     running_[which].cancelled = true;
   }
 
-  void expect_answer(const Running& r) const {
+  void expect_answer(const RunningQuery& r) const {
     ASSERT_TRUE(r.result->ended());
     if (r.cancelled) return;
     std::vector<ReferenceRow> visible;
@@ -292,11 +292,11 @@ class Batch {
   std::vector<std::unique_ptr<LogFixture>> logs_;      // by node
   std::vector<std::unique_ptr<ScanScheduler>> scans_;  // by node, then scan thread
   std::vector<Row> rows_;
-  std::deque<Running> running_;
+  std::deque<RunningQuery> running_;
   uint64_t now_ = 0;
 };
 
-TEST(QueryBatch, EveryAnswerIsThatOfTheQueryAlone) {
+TEST(QueryBatch, AnswersEqualThoseOfSingleQueries) {
   testing::Random random(testing::test_seed(std::random_device()()));
   size_t large = 0, merged = 0, all_null = 0;
   for (int round = 0; round < 60; ++round) {
@@ -311,7 +311,7 @@ TEST(QueryBatch, EveryAnswerIsThatOfTheQueryAlone) {
   EXPECT_GT(all_null, 0u);
 }
 
-/// Sums of `measure` over at >= i, for each i below `queries`, asked at once.
+/// Runs `queries` queries together; query i sums `measure` over at >= i.
 std::vector<ResultRow> sums_of_a_batch(LogFixture& log, size_t queries, bool cancel_one) {
   ScanScheduler scans({.max_queries = kMaxBatch + 1});
   std::deque<Query> asked;
@@ -325,7 +325,7 @@ std::vector<ResultRow> sums_of_a_batch(LogFixture& log, size_t queries, bool can
     EXPECT_TRUE(scans.join(i, log.spec(query, Snapshot(Version(kNewSnapshot))), *results.back(), 0).ok());
   }
   scans.step(1, any_publication(), 1);
-  if (cancel_one) scans.cancel(queries, {StatusCode::kCancelled, "test"}, 1);  // the others get their counts
+  if (cancel_one) scans.cancel(queries, {StatusCode::kCancelled, "test"}, 1);  // the others keep their results
   while (scans.step(1, any_publication(), 20'000)) {
   }
   std::vector<ResultRow> rows;
@@ -343,7 +343,7 @@ Schema nullable_measure() {
   return Schema::make({{"at", FieldType::kInt64, false}, {"measure", FieldType::kInt32, true}}).value();
 }
 
-TEST(QueryBatch, NullsAreNeverCountedWhateverTheNumberOfQueries) {
+TEST(QueryBatch, NullsAreNotCountedForAnyNumberOfQueries) {
   testing::Random random(1);
   for (const bool columns : {false, true}) {
     LogFixture log(nullable_measure());
@@ -367,7 +367,7 @@ TEST(QueryBatch, NullsAreNeverCountedWhateverTheNumberOfQueries) {
   }
 }
 
-TEST(QueryBatch, SumAndMeanOverNothingButNullAreNull) {
+TEST(QueryBatch, SumAndMeanOverNullsAreNull) {
   LogFixture log(nullable_measure());
   for (size_t key = 0; key < kRows; ++key) {
     log.put(key, 1, kOpen, {Value::int64(static_cast<int64_t>(key)), Value::null()});

@@ -7,8 +7,8 @@
 
 namespace loam::storage {
 
-bool QueryMemory::draw(uint64_t bytes) {
-  // Relaxed: a count; what it counts is handed over in other ways.
+bool QueryMemory::try_acquire(uint64_t bytes) {
+  // Relaxed: the counter orders no other data. The allocator hands the memory itself over.
   uint64_t used = used_bytes_.load(std::memory_order_relaxed);
   while (bytes <= limit_bytes_ && used <= limit_bytes_ - bytes) {
     if (used_bytes_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed, std::memory_order_relaxed)) {
@@ -19,74 +19,75 @@ bool QueryMemory::draw(uint64_t bytes) {
   return false;
 }
 
-void QueryMemory::give_back(uint64_t bytes) {
-  const uint64_t before = used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);  // relaxed: see draw()
-  LOAM_DCHECK(before >= bytes, "no more is given back than was drawn");
+void QueryMemory::release(uint64_t bytes) {
+  const uint64_t before = used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);  // relaxed: see try_acquire()
+  LOAM_DCHECK(before >= bytes, "a release of more bytes than were acquired");
 }
 
 Status QueryMemory::exhausted() const {
   return {StatusCode::kOverloaded,
-          "scan: the queries of this storage node hold " + std::to_string(used_bytes()) + " of the " +
+          "scan: the queries of this storage node hold " + std::to_string(used_bytes()) + " of " +
               std::to_string(limit_bytes_) +
-              " bytes that they may take together (--query-memory-share), and this one needs more; "
+              " bytes, the limit of all together (--query-memory-share), and this one needs more; "
               "try again when others have ended, or ask for fewer groups, rows or fields"};
 }
 
-QueryAccount::~QueryAccount() { release(); }
+QueryAccount::~QueryAccount() { release_all(); }
 
 void QueryAccount::trim() {
-  if (memory_ != nullptr) memory_->give_back(drawn_ - held_);
-  drawn_ = held_;
+  if (memory_ != nullptr) memory_->release(acquired_ - held_);
+  acquired_ = held_;
 }
 
-void QueryAccount::release() {
+void QueryAccount::release_all() {
   held_ = 0;
   trim();
 }
 
-Status QueryAccount::take(size_t bytes) {
-  if (memory_ == nullptr || bytes <= drawn_ - held_) {
+Status QueryAccount::acquire(size_t bytes) {
+  if (memory_ == nullptr || bytes <= acquired_ - held_) {
     held_ += bytes;
-    drawn_ = std::max(drawn_, held_);
+    acquired_ = std::max(acquired_, held_);
     return ok_status();
   }
-  const size_t missing = bytes - (drawn_ - held_);
+  const size_t missing = bytes - (acquired_ - held_);
   const size_t drawn = (missing + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-  if (!memory_->draw(drawn)) return memory_->exhausted();
-  drawn_ += drawn;
+  if (!memory_->try_acquire(drawn)) return memory_->exhausted();
+  acquired_ += drawn;
   held_ += bytes;
   return ok_status();
 }
 
-void QueryAccount::give_back(size_t bytes) {
-  LOAM_DCHECK(bytes <= held_, "no more is given back than was taken");
+void QueryAccount::release(size_t bytes) {
+  LOAM_DCHECK(bytes <= held_, "a release of more bytes than are held");
   held_ -= bytes;
-  // One block stays for the next take().
+  // Keep one block for the next acquire().
   const size_t keep = held_ + kBlockBytes;
-  if (memory_ == nullptr || drawn_ <= keep) return;
-  memory_->give_back(drawn_ - keep);
-  drawn_ = keep;
+  if (memory_ == nullptr || acquired_ <= keep) return;
+  memory_->release(acquired_ - keep);
+  acquired_ = keep;
 }
 
-ChunkMemory::ChunkMemory(QueryMemory* memory, size_t bytes, std::shared_ptr<Counter> on_their_way)
-    : memory_(memory), bytes_(bytes), on_their_way_(std::move(on_their_way)) {
-  on_their_way_->fetch_add(1, std::memory_order_relaxed);  // relaxed: the query's thread itself
+ChunkMemory::ChunkMemory(QueryMemory* memory, size_t bytes, std::shared_ptr<InFlightCount> in_flight)
+    : memory_(memory), bytes_(bytes), in_flight_(std::move(in_flight)) {
+  in_flight_->fetch_add(1, std::memory_order_relaxed);  // relaxed: the thread that reads it, in send_chunk()
 }
 
 ChunkMemory& ChunkMemory::operator=(ChunkMemory&& other) noexcept {
   if (this == &other) return *this;
-  give_back();
+  release_memory();
   memory_ = std::exchange(other.memory_, nullptr);
   bytes_ = other.bytes_;
-  on_their_way_ = std::move(other.on_their_way_);
+  in_flight_ = std::move(other.in_flight_);
   return *this;
 }
 
-void ChunkMemory::give_back() {
-  if (QueryMemory* const memory = std::exchange(memory_, nullptr)) memory->give_back(bytes_);
-  // Release: the query that finds no chunk on its way finds their memory given back; pairs with its acquire.
-  if (on_their_way_ != nullptr) on_their_way_->fetch_sub(1, std::memory_order_release);
-  on_their_way_.reset();
+void ChunkMemory::release_memory() {
+  if (QueryMemory* const memory = std::exchange(memory_, nullptr)) memory->release(bytes_);
+  // Release: pairs with the acquire in ScanQuery::send_chunk(). A query that finds no chunk on its way also finds their
+  // memory released.
+  if (in_flight_ != nullptr) in_flight_->fetch_sub(1, std::memory_order_release);
+  in_flight_.reset();
 }
 
 }  // namespace loam::storage

@@ -1,13 +1,13 @@
 // One limit for the memory of all queries of a storage node.
 //
-//   QueryMemory           the node's limit, and the bytes drawn of it      --query-memory-share
+//   QueryMemory           the limit, and the bytes that are acquired       --query-memory-share
 //     ├ QueryAccount      one query at one scan thread: its objects, group table, top-k rows, chunk under construction
 //     ├ QueryAccount      …
 //     └ ChunkMemory       one chunk on its way from the query to the network
 //
-// Accounts draw blocks, so that the shared count changes rarely. The count is of bytes drawn. It leaves out memory that
-// does not grow with the number of queries: of each scan thread the block of rows at hand, the rows that one block adds
-// to a chunk before they are counted, and the interval indexes that the queries of a table share.
+// Accounts acquire blocks, so that the shared counter changes rarely. The counter does not include memory that does not
+// grow with the number of queries. At each scan thread that is: the present block of rows, the rows that one block adds
+// to a chunk before they are charged, and the interval indexes that the queries of a table share.
 #pragma once
 
 #include <cstddef>
@@ -21,26 +21,28 @@
 
 namespace loam::storage {
 
-/// Role: the limit of the memory that all queries of a node hold together. Owner: the node; outlives accounts and
-/// chunks. Threads: any.
+/// Limits the memory of all queries of a storage node together.
 ///
-/// Invariants: (1) used_bytes() is at most limit_bytes() at every moment; (2) it is 0 when no query runs and no chunk
-/// waits for the network.
+/// Role: a shared counter with a limit. Owner: the storage node; it outlives accounts and chunks. Threads: any.
+///
+/// Invariants:
+/// (1) used_bytes() is at most limit_bytes() at every moment.
+/// (2) used_bytes() is 0 when no query runs and no chunk waits for the network.
 class QueryMemory {
  public:
   explicit QueryMemory(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
   QueryMemory(const QueryMemory&) = delete;
   QueryMemory& operator=(const QueryMemory&) = delete;
 
-  /// False: it would exceed the limit; nothing is drawn.
-  bool draw(uint64_t bytes);
-  void give_back(uint64_t bytes);
+  /// Acquires the bytes. If that would exceed the limit, it acquires nothing and returns false.
+  bool try_acquire(uint64_t bytes);
+  void release(uint64_t bytes);
 
   uint64_t limit_bytes() const { return limit_bytes_; }
   uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }  // relaxed: a statistic
-  /// Draws that were refused.
+  /// Returns the number of refused calls of try_acquire().
   uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }  // relaxed: a statistic
-  /// The status of a query that cannot draw.
+  /// Returns the status (kOverloaded) of a query that cannot acquire memory.
   Status exhausted() const;
 
  private:
@@ -49,56 +51,54 @@ class QueryMemory {
   Env::Atomic<uint64_t> refused_{0};
 };
 
-/// What one query holds at one scan thread. Owner: the query. Threads: the scan thread. The destructor gives back
+/// The memory of one query at one scan thread. Owner: the query. Threads: the scan thread. The destructor releases
 /// everything.
 class QueryAccount final : public MemoryAccount {
  public:
-  /// It draws at least so much at once.
+  /// Lower bound on the bytes that the account acquires from QueryMemory at once.
   static constexpr size_t kBlockBytes = size_t{16} << 10;
 
-  /// `memory` null: no limit (tests).
+  /// If `memory` is null, there is no limit (in tests).
   explicit QueryAccount(QueryMemory* memory) : memory_(memory) {}
   ~QueryAccount() override;
 
-  Status take(size_t bytes) override;
-  void give_back(size_t bytes) override;
-  /// Gives back the bytes that were drawn ahead.
+  Status acquire(size_t bytes) override;
+  void release(size_t bytes) override;
+  /// Returns to QueryMemory the bytes that were acquired ahead and are not in use.
   void trim();
-  /// Gives back everything. The structures that took it are gone.
-  void release();
-  /// Bytes taken and not given back.
+  /// Releases everything. The caller has destroyed the structures that used the memory.
+  void release_all();
+  /// Returns the bytes in use: acquired by callers and not released.
   size_t held_bytes() const { return held_; }
 
  private:
   QueryMemory* const memory_;
   size_t held_ = 0;
-  size_t drawn_ = 0;  // at least held_
+  size_t acquired_ = 0;  // bytes acquired from QueryMemory; at least held_
 };
 
-/// The memory of one chunk from the moment when its query gives it away until the network has taken it. Moves with the
-/// chunk; the destructor gives the memory back. Threads: one at a time.
+/// The memory of one chunk from the moment when its query passes it on until the network has taken it. It moves with
+/// the chunk; the destructor releases the memory. Threads: one at a time.
 class ChunkMemory {
  public:
-  /// How many chunks of one query are on their way.
-  using Counter = Env::Atomic<size_t>;
+  /// Number of chunks of one query that are on their way.
+  using InFlightCount = Env::Atomic<size_t>;
 
-  /// Nothing is counted.
+  /// Holds no memory.
   ChunkMemory() = default;
-  /// `memory` has drawn the bytes, or is null.
-  ChunkMemory(QueryMemory* memory, size_t bytes, std::shared_ptr<Counter> on_their_way);
+  /// Takes over `bytes` that were acquired from `memory`, and counts the chunk in `in_flight`. `memory` may be null.
+  ChunkMemory(QueryMemory* memory, size_t bytes, std::shared_ptr<InFlightCount> in_flight);
   ChunkMemory(ChunkMemory&& other) noexcept
-      : memory_(std::exchange(other.memory_, nullptr)),
-        bytes_(other.bytes_),
-        on_their_way_(std::move(other.on_their_way_)) {}
+      : memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_), in_flight_(std::move(other.in_flight_)) {}
   ChunkMemory& operator=(ChunkMemory&& other) noexcept;
-  ~ChunkMemory() { give_back(); }
+  ~ChunkMemory() { release_memory(); }
 
  private:
-  void give_back();
+  void release_memory();
 
   QueryMemory* memory_ = nullptr;
   size_t bytes_ = 0;
-  std::shared_ptr<Counter> on_their_way_;
+  std::shared_ptr<InFlightCount> in_flight_;
 };
 
 }  // namespace loam::storage

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -20,43 +20,43 @@ constexpr size_t kKiB = 1'024;
 
 TEST(QueryMemory, IsNeverExceededAndRefusalsAreCounted) {
   QueryMemory memory(100);
-  EXPECT_TRUE(memory.draw(100));
-  EXPECT_FALSE(memory.draw(1));
-  memory.give_back(40);
-  EXPECT_FALSE(memory.draw(41));
-  EXPECT_FALSE(memory.draw(UINT64_MAX));
-  EXPECT_TRUE(memory.draw(40));
+  EXPECT_TRUE(memory.try_acquire(100));
+  EXPECT_FALSE(memory.try_acquire(1));
+  memory.release(40);
+  EXPECT_FALSE(memory.try_acquire(41));
+  EXPECT_FALSE(memory.try_acquire(UINT64_MAX));
+  EXPECT_TRUE(memory.try_acquire(40));
   EXPECT_EQ(memory.used_bytes(), 100u);
   EXPECT_EQ(memory.refused(), 3u);
   EXPECT_TRUE(memory.exhausted() == StatusCode::kOverloaded);
   EXPECT_NE(memory.exhausted().message().find("--query-memory-share"), std::string_view::npos);
-  memory.give_back(100);
+  memory.release(100);
 }
 
-TEST(QueryMemory, AccountsDrawBlocksAndGiveBackEverything) {
+TEST(QueryMemory, AccountsAcquireBlocksAndReleaseEverything) {
   QueryMemory memory(4 * kBlock);
   {
     QueryAccount one(&memory), two(&memory);
-    ASSERT_TRUE(one.take(1).ok());
+    ASSERT_TRUE(one.acquire(1).ok());
     EXPECT_EQ(memory.used_bytes(), kBlock);
-    ASSERT_TRUE(one.take(kBlock - 1).ok()) << "the block that is drawn already";
+    ASSERT_TRUE(one.acquire(kBlock - 1).ok()) << "the block that is drawn already";
     EXPECT_EQ(memory.used_bytes(), kBlock);
-    ASSERT_TRUE(two.take(2 * kBlock + 1).ok());
+    ASSERT_TRUE(two.acquire(2 * kBlock + 1).ok());
     EXPECT_EQ(memory.used_bytes(), 4 * kBlock);
-    EXPECT_TRUE(one.take(1) == StatusCode::kOverloaded);
+    EXPECT_TRUE(one.acquire(1) == StatusCode::kOverloaded);
     EXPECT_EQ(one.held_bytes(), kBlock) << "nothing was taken";
-    two.give_back(2 * kBlock);  // one block is kept ahead
+    two.release(2 * kBlock);  // one block is kept ahead
     EXPECT_EQ(memory.used_bytes(), 2 * kBlock + 1);
-    EXPECT_TRUE(one.take(kBlock).ok());
+    EXPECT_TRUE(one.acquire(kBlock).ok());
   }
   EXPECT_EQ(memory.used_bytes(), 0u);
 }
 
-TEST(QueryMemory, AChunkGivesBackItsMemoryOnceWhereverItWent) {
+TEST(QueryMemory, ChunkReleasesItsMemoryOnce) {
   QueryMemory memory(100);
-  const auto chunks = std::make_shared<ChunkMemory::Counter>(0);
+  const auto chunks = std::make_shared<ChunkMemory::InFlightCount>(0);
   const auto on_their_way = [&] { return chunks->load(std::memory_order_relaxed); };
-  ASSERT_TRUE(memory.draw(30) && memory.draw(20));
+  ASSERT_TRUE(memory.try_acquire(30) && memory.try_acquire(20));
   {
     ChunkMemory first(&memory, 30, chunks), second(&memory, 20, chunks);
     EXPECT_EQ(on_their_way(), 2u);
@@ -77,7 +77,7 @@ Schema groups_and_texts() {
       .value();
 }
 
-/// Rows with groups of their own, and texts of 100 bytes.
+/// A table in which each row is a group of its own and has a text of 100 bytes.
 struct Fixture : LogFixture {
   Fixture(size_t rows, uint64_t limit_bytes) : LogFixture(groups_and_texts()), memory(limit_bytes) {
     for (size_t key = 0; key < rows; ++key) {
@@ -99,13 +99,13 @@ struct Fixture : LogFixture {
     if (!joined.ok()) results.back()->done(id, joined, {});
     return *results.back();
   }
-  /// The limit is kept at every step.
+  /// Runs the scheduler and checks the limit after every step.
   void run() {
     while (scans.step(++now, any_publication(), 4'096)) {
       ASSERT_LE(memory.used_bytes(), memory.limit_bytes());
     }
   }
-  /// How many queries were refused or ended because memory ran out; every other one has its answer.
+  /// Returns the number of queries that were refused or ended because memory ran out. The others have their answers.
   size_t refused() {
     size_t count = 0;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -177,7 +177,7 @@ TEST(QueryMemory, GroupTablesBeyondTheLimitEndTheirQueriesAndNoOthers) {
   EXPECT_EQ(f.memory.used_bytes(), 0u);
 }
 
-TEST(QueryMemory, RowsOfATopKAreDrawn) {
+TEST(QueryMemory, ChargesRowsOfTopK) {
   Fixture f(3'000, 8'192 * kKiB);
   for (int i = 0; i < 30; ++i) f.join(best_rows());
   ASSERT_NO_FATAL_FAILURE(f.run());
@@ -186,8 +186,8 @@ TEST(QueryMemory, RowsOfATopKAreDrawn) {
   EXPECT_EQ(f.memory.used_bytes(), 0u);
 }
 
-// Before anything of them is a result: the query ends in the middle of the rows.
-TEST(QueryMemory, GroupsAndRowsAreDrawnAsTheyCome) {
+// The query ends in the middle of the rows, before it has sent a result.
+TEST(QueryMemory, ChargesGroupsAndRowsAsTheyArrive) {
   for (const Query& query : {by_group(), best_rows()}) {
     Fixture f(3'000, 256 * kKiB);
     const QueryResult& result = f.join(query);
@@ -199,7 +199,7 @@ TEST(QueryMemory, GroupsAndRowsAreDrawnAsTheyCome) {
   }
 }
 
-TEST(QueryMemory, TextsOfASingleGroupAreDrawn) {
+TEST(QueryMemory, ChargesTextsOfASingleGroup) {
   Fixture f(1, 64 * kKiB);
   f.put(5, 1, kOpen, {Value::int64(0), Value::int64(1), Value::text(std::string(15'000, 'u'))});
   constexpr uint64_t kMore = 1'000;
@@ -214,8 +214,7 @@ TEST(QueryMemory, TextsOfASingleGroupAreDrawn) {
   EXPECT_EQ(f.memory.used_bytes(), 0u);
 }
 
-// An interval index counts for these queries. Rows that only one of the snapshots sees are counted by each query
-// itself.
+// An interval index answers these queries. Rows that only one of the snapshots sees are added by each query itself.
 TEST(QueryMemory, AggregatesOfNumbersNeedNoMemoryAfterTheirStart) {
   for (const size_t sums : {1, 16, 64, 100, 150, 200, 250, 300}) {
     SCOPED_TRACE(sums);
@@ -233,10 +232,10 @@ TEST(QueryMemory, AggregatesOfNumbersNeedNoMemoryAfterTheirStart) {
       f.join(query, 0, low % 2 == 0 ? 5 : 9);
     }
     const uint64_t rest = f.memory.limit_bytes() - f.memory.used_bytes();
-    ASSERT_TRUE(f.memory.draw(rest));  // other queries hold it
+    ASSERT_TRUE(f.memory.try_acquire(rest));  // other queries hold it
     ASSERT_NO_FATAL_FAILURE(f.run());
     for (const auto& result : f.results) EXPECT_FALSE(result->ended()) << result->status.to_string();
-    f.memory.give_back(rest);  // a result is a chunk, which needs memory
+    f.memory.release(rest);  // a result is a chunk, which needs memory
     for (ScanId id = 1; id <= f.results.size(); ++id) f.scans.credit(id, 1);
     ASSERT_NO_FATAL_FAILURE(f.run());
     for (size_t i = 0; i < f.results.size(); ++i) {
@@ -248,7 +247,7 @@ TEST(QueryMemory, AggregatesOfNumbersNeedNoMemoryAfterTheirStart) {
   }
 }
 
-TEST(QueryMemory, AQueryThatHasNoRoomForItselfIsRefused) {
+TEST(QueryMemory, RefusesAQueryWithoutMemoryForItself) {
   Fixture f(10, 3 * kBlock);
   for (int i = 0; i < 10; ++i) f.join(sum_from(i));
   EXPECT_EQ(f.scans.queries(), 3u);
@@ -258,7 +257,7 @@ TEST(QueryMemory, AQueryThatHasNoRoomForItselfIsRefused) {
 }
 
 // A query holds its selection, even if it finds no row.
-TEST(QueryMemory, OperandsOfAQueryAreDrawn) {
+TEST(QueryMemory, ChargesOperandsOfAQuery) {
   Fixture f(10, 256 * kKiB);
   Query query = sum_from(0);
   std::vector<Value> operands;
@@ -269,8 +268,8 @@ TEST(QueryMemory, OperandsOfAQueryAreDrawn) {
   EXPECT_EQ(f.memory.used_bytes(), 0u);
 }
 
-// The network does not take chunks: their memory is drawn until it does, and their query waits.
-TEST(QueryMemory, AChunkWaitsForThoseOfItsQueryThatAreOnTheirWay) {
+// While the network does not take the chunks, their memory stays acquired, and their query waits.
+TEST(QueryMemory, ChunkWaitsForChunksInFlight) {
   Fixture f(20'000, 2'048 * kKiB);
   QueryResult& rows = f.join(all_rows());
   rows.keep_chunks = true;
@@ -290,19 +289,19 @@ TEST(QueryMemory, AChunkWaitsForThoseOfItsQueryThatAreOnTheirWay) {
   EXPECT_EQ(f.memory.used_bytes(), 0u);
 }
 
-TEST(QueryMemory, AChunkThatNoOtherOneMakesRoomForEndsItsQuery) {
+TEST(QueryMemory, ChunkWithoutMemoryEndsItsQueryIfNoneIsInFlight) {
   Fixture f(20'000, 1'024 * kKiB);
-  ASSERT_TRUE(f.memory.draw(512 * kKiB));  // others hold it
+  ASSERT_TRUE(f.memory.try_acquire(512 * kKiB));  // others hold it
   QueryResult& rows = f.join(all_rows());
   ASSERT_NO_FATAL_FAILURE(f.run());
   EXPECT_EQ(f.refused(), 1u);
   EXPECT_TRUE(rows.status == StatusCode::kOverloaded);
   EXPECT_EQ(f.memory.used_bytes(), 512 * kKiB);
-  f.memory.give_back(512 * kKiB);
+  f.memory.release(512 * kKiB);
 }
 
-// Queries of every kind, few of which find room, some of which are cancelled.
-TEST(QueryMemory, EverythingIsGivenBackHoweverQueriesEnd) {
+// Queries of every kind; few of them find memory, and some are cancelled.
+TEST(QueryMemory, EndedQueriesReleaseEverything) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int round = 0; round < 20; ++round) {
     Fixture f(random.between(1, 1'500), random.between(64, 4'096) * kKiB);

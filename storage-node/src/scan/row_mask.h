@@ -1,4 +1,4 @@
-// Sets of rows of one block.
+// A set of rows of one block, as a bitmap.
 #pragma once
 
 #include <array>
@@ -8,18 +8,18 @@
 
 namespace loam::storage {
 
-/// Rows of a block at most: a bit each in a RowMask.
+/// Upper bound on the rows of a block, and the number of bits of a RowMask.
 inline constexpr size_t kBlockRows = 256;
 
-/// A set of row numbers of one block, a bit each. What several queries demand is computed once and then combined by
-/// words. Plain value.
+/// A set of row numbers of one block, one bit for each row. Evaluation computes a set once for several queries and
+/// combines sets word by word. A plain value.
 struct RowMask {
   static constexpr size_t kWordBits = 64;
   static constexpr size_t kWords = kBlockRows / kWordBits;
 
   std::array<uint64_t, kWords> words{};
 
-  /// The rows [0, n).
+  /// Returns the rows [0, n).
   static RowMask first(size_t n) {
     RowMask mask;
     for (size_t w = 0; w < kWords; ++w) {
@@ -39,14 +39,14 @@ struct RowMask {
     for (const uint64_t word : words) n += static_cast<size_t>(std::popcount(word));
     return n;
   }
-  /// The lowest row; the set is not empty.
+  /// Returns the lowest row. The set must not be empty.
   size_t front() const {
     size_t w = 0;
     while (words[w] == 0) ++w;
     return w * kWordBits + static_cast<size_t>(std::countr_zero(words[w]));
   }
 
-  /// Calls f(row) for each row, ascending.
+  /// Calls f(row) for each row, in ascending order.
   template <class F>
   void for_each(F f) const {
     for (size_t w = 0; w < kWords; ++w) {
@@ -55,7 +55,7 @@ struct RowMask {
       }
     }
   }
-  /// The rows for which test(row) is true.
+  /// Returns the rows for which test(row) is true.
   template <class Test>
   RowMask filter(Test test) const {
     RowMask out;
@@ -64,7 +64,7 @@ struct RowMask {
     });
     return out;
   }
-  /// Writes the row numbers, ascending; returns how many.
+  /// Writes the row numbers in ascending order to `out` and returns their number.
   size_t numbers(uint16_t* out) const {
     size_t n = 0;
     for_each([&](size_t row) { out[n++] = static_cast<uint16_t>(row); });
@@ -79,7 +79,7 @@ struct RowMask {
     for (size_t w = 0; w < kWords; ++w) words[w] |= other.words[w];
     return *this;
   }
-  /// Takes the other's rows away.
+  /// Removes the rows of `other`.
   RowMask& operator-=(const RowMask& other) {
     for (size_t w = 0; w < kWords; ++w) words[w] &= ~other.words[w];
     return *this;
@@ -91,7 +91,7 @@ struct RowMask {
 };
 static_assert(RowMask::kWords == 4, "any() names the words");
 
-/// Numbers of selected rows of one block, ascending.
+/// Row numbers of one block, in ascending order.
 using RowNumbers = std::array<uint16_t, kBlockRows>;
 
 }  // namespace loam::storage

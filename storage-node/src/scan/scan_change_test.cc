@@ -1,4 +1,5 @@
-// Scans while transactions write and the compactor rewrites pages: every query sees every visible record exactly once.
+// Scans run while transactions write and the compactor rewrites pages. Every query sees every visible record exactly
+// once.
 
 #include <atomic>
 #include <chrono>
@@ -8,10 +9,10 @@
 
 #include <gtest/gtest.h>
 
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 #include "storage-node/src/compact/compactor.h"
-#include "storage-node/src/scan/scan_fixture.h"
-#include "storage-node/src/version/table_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
+#include "storage-node/testing/table_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -37,9 +38,9 @@ Query keys_and_balances() {
   return query;
 }
 
-/// Model test: one thread, one seed; after each small step of anything, perhaps a step of everything else.
+/// A model test with one thread and one seed, which interleaves small steps of transactions, compactor and scans.
 struct ChangingTable {
-  /// With `columns`, whatever has been rewritten lies in columns.
+  /// With `columns`, the compactor may rewrite any page as a column page.
   explicit ChangingTable(uint64_t seed, bool columns)
       : random(seed),
         fixture({.pages = 256, .page_bytes = 4096, .schema = schema}),
@@ -51,7 +52,7 @@ struct ChangingTable {
                   *fixture.pool, fixture.epochs) {
     compactor.add(fixture.table);
   }
-  /// No job is left half-done: the fixture checks the table.
+  /// Finishes the jobs of the compactor, because the fixture checks the table.
   ~ChangingTable() {
     for (int i = 0; i < 2'000; ++i) compactor.step(me, 64);
   }
@@ -122,12 +123,12 @@ TEST(ScanChange, EveryQuerySeesItsSnapshotExactly) {
     ChangingTable t(seed + round, round % 2 == 0);
     ScanScheduler scans({});
     std::vector<ChangingTable::Transaction> open;
-    struct Running {
+    struct RunningQuery {
       std::map<uint64_t, int64_t> expected;
       std::unique_ptr<QueryResult> result;
       uint64_t snapshot;
     };
-    std::map<ScanId, Running> running;
+    std::map<ScanId, RunningQuery> running;
     ScanId next_id = 0;
     for (uint64_t step = 0; step < 4'000; ++step) {
       const uint64_t dice = t.random.below(16);
@@ -141,7 +142,7 @@ TEST(ScanChange, EveryQuerySeesItsSnapshotExactly) {
       if (dice == 9) t.publish();
       if (dice < 12) t.compactor.step(t.me, t.random.between(1, 30));
       if (dice == 12 && running.size() < 5) {
-        Running& r = running[next_id];
+        RunningQuery& r = running[next_id];
         r.expected = t.committed;
         r.result = std::make_unique<QueryResult>(*t.schema, keys_and_balances());
         ScanSpec spec{.table = TableId(1), .schema = t.schema, .pages = nullptr, .query = keys_and_balances()};
@@ -156,7 +157,7 @@ TEST(ScanChange, EveryQuerySeesItsSnapshotExactly) {
         scans.step(step, *t.publication, t.random.between(1, 400));
       }
       std::erase_if(running, [&](const auto& item) {
-        const Running& r = item.second;
+        const RunningQuery& r = item.second;
         if (!r.result->ended()) return false;
         EXPECT_TRUE(r.result->status.ok()) << r.result->status.to_string();
         std::map<uint64_t, int64_t> got;
@@ -180,7 +181,7 @@ TEST(ScanChange, EveryQuerySeesItsSnapshotExactly) {
   EXPECT_GT(column_pages, 50u);
 }
 
-/// Threads: money moves between accounts, and a scan's sum is always the same.
+/// A test with threads: transactions move money between accounts, and the sum of a scan is always the same.
 class Bank {
   template <class F>
   auto locked(F f) {
@@ -233,7 +234,7 @@ class Bank {
     transfers_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
   }
 
-  /// No job is left half-done: the fixture checks the table.
+  /// Finishes the jobs of the compactor, because the fixture checks the table.
   ~Bank() {
     EpochThread thread(fixture_.epochs, "end");
     ThreadContext me(thread, 0);
@@ -307,8 +308,8 @@ TEST_P(ScanChangeThreads, SumsAreExact) {
     EpochThread thread(bank.epochs(), "scan");
     ScanScheduler scans({});
     const bool columns = GetParam() == ColumnPolicy::kAlways;
-    // As long as it takes: on a loaded machine the compactor gets little of it.
-    const auto deadline = std::chrono::steady_clock::now() + testing::kPatience;
+    // No fixed time: on a loaded machine the compactor gets little of the processor.
+    const auto deadline = std::chrono::steady_clock::now() + testing::kTestTimeout;
     for (int i = 0; !HasFatalFailure() && std::chrono::steady_clock::now() < deadline; ++i) {
       bank.scan(thread, scans);
       const CompactorStatistics compacted = bank.compacted();

@@ -9,15 +9,16 @@
 namespace loam::storage {
 namespace {
 
-/// What a map's node takes besides its value, and the allocator besides what it is asked for.
+/// Overhead of a map's node besides its value, including the overhead of the allocator.
 constexpr size_t kMapNodeBytes = 48;
-/// The query itself, its selection compiled, and the copy that its output keeps.
+/// Number of copies of a query: the query itself, its compiled selection, and the copy that its output keeps.
 constexpr size_t kCopiesOfQuery = 3;
-/// The buffers of a chunk under construction double as they grow, and stay for the next chunk.
+/// The buffers of a chunk under construction double as they grow, and the next chunk reuses them.
 constexpr size_t kGrowth = 2;
-/// What a number takes in a chunk, at most.
+/// Upper bound on the size of a number in a chunk.
 constexpr size_t kNumberBytes = 32;
 
+/// Estimates the memory of a query.
 size_t bytes_of(const Query& query) {
   size_t bytes = sizeof(Query) + query.select.size() * sizeof(uint16_t) + query.aggregates.size() * sizeof(Aggregate);
   for (const Clause& clause : query.where.all) {
@@ -40,7 +41,7 @@ ScanQuery::ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns, 
       selection_(spec_.query.where, *spec_.schema),
       arrived_ns_(spec_.arrived_ns == 0 ? now_ns : spec_.arrived_ns),
       memory_(memory),
-      chunks_on_their_way_(std::make_shared<ChunkMemory::Counter>(0)),
+      chunks_in_flight_(std::make_shared<ChunkMemory::InFlightCount>(0)),
       account_(memory),
       output_(Output::make(*spec_.schema, spec_.query, account_)),
       credits_(spec_.credits),
@@ -56,8 +57,8 @@ Status ScanQuery::admit() {
   const bool one_row = output_->accumulators() != nullptr;
   const size_t row = one_row ? output_->chunk().schema().size() * kNumberBytes : 0;
   chunk_bytes_ = kGrowth * (output_->chunk().bytes() + row);
-  return account_.take(sizeof(ScanQuery) + sizeof(Output) + pages + kCopiesOfQuery * bytes_of(spec_.query) +
-                       chunk_bytes_);
+  return account_.acquire(sizeof(ScanQuery) + sizeof(Output) + pages + kCopiesOfQuery * bytes_of(spec_.query) +
+                          chunk_bytes_);
 }
 
 std::optional<KeyRange> ScanQuery::index_range(const Schema& schema, const Query& query,
@@ -76,29 +77,29 @@ std::optional<RangeQuery> ScanQuery::range_query() {
   return RangeQuery{*range, spec_.query.aggregates, output_->accumulators(), &statistics_.rows};
 }
 
-bool ScanQuery::take(uint64_t number, BlockValues& values, RowMask rows, const Entry* next) {
+bool ScanQuery::consume(uint64_t number, BlockValues& values, RowMask rows, const Entry* next) {
   while (rows.any()) {
     if (output_->satisfied()) return false;
     if (output_->full() && !send_chunk()) {
-      // Takes it up here when a credit comes.
-      if (!ended_) pending_.at(number).place = &values.block().entry(rows.front());
+      // The query continues with this row when a credit arrives.
+      if (!ended_) pending_.at(number).resume_at = &values.block().entry(rows.front());
       return false;
     }
-    const Result<size_t> took = output_->take(values, rows);
+    const Result<size_t> took = output_->consume(values, rows);
     if (!took.ok()) {
-      end_without_memory(took.status());
+      end_out_of_memory(took.status());
       return false;
     }
     statistics_.rows += *took;
-    if (!hold_chunk()) return false;
+    if (!charge_chunk()) return false;
   }
   if (output_->satisfied()) return false;
   if (!output_->full() || send_chunk()) return true;
-  if (!ended_) pending_.at(number).place = next;
+  if (!ended_) pending_.at(number).resume_at = next;
   return false;
 }
 
-bool ScanQuery::skips(uint64_t number, uint64_t now_ns) {
+bool ScanQuery::skip_if_excluded(uint64_t number, uint64_t now_ns) {
   const Page& page = *(*spec_.pages)[pending_.at(number).index];
   if (!page.has_columns() || !selection_.excluded_by(Columns::of(page))) return false;
   start(now_ns);
@@ -109,14 +110,14 @@ bool ScanQuery::skips(uint64_t number, uint64_t now_ns) {
 
 void ScanQuery::start_page(uint64_t number, uint64_t now_ns) {
   start(now_ns);
-  statistics_.pages += pending_.at(number).place == nullptr ? 1 : 0;
+  statistics_.pages += pending_.at(number).resume_at == nullptr ? 1 : 0;
 }
 
 void ScanQuery::start(uint64_t now_ns) {
   if (!std::exchange(started_, true)) statistics_.queued_ns = now_ns - std::min(now_ns, arrived_ns_);
 }
 
-uint64_t ScanQuery::tell_progress(uint64_t now_ns) {
+uint64_t ScanQuery::report_progress(uint64_t now_ns) {
   if (spec_.progress_interval_ns == 0) return std::numeric_limits<uint64_t>::max();
   if (now_ns >= progress_due_ns_) {
     progress_due_ns_ = now_ns + spec_.progress_interval_ns;
@@ -132,11 +133,11 @@ void ScanQuery::finish_page(uint64_t number) {
   pending_.erase(found);
 }
 
-bool ScanQuery::hold_chunk() {
+bool ScanQuery::charge_chunk() {
   const size_t bytes = kGrowth * output_->chunk().bytes();
   if (bytes <= chunk_bytes_) return true;
-  if (Status status = account_.take(bytes - chunk_bytes_); !status.ok()) {
-    end_without_memory(std::move(status));
+  if (Status status = account_.acquire(bytes - chunk_bytes_); !status.ok()) {
+    end_out_of_memory(std::move(status));
     return false;
   }
   chunk_bytes_ = bytes;
@@ -145,21 +146,23 @@ bool ScanQuery::hold_chunk() {
 
 bool ScanQuery::send_chunk() {
   if (credits_ == 0) return false;
-  // Acquire: pairs with the release of the chunk that was the last on its way; its memory can be drawn then.
-  const bool others = chunks_on_their_way_->load(std::memory_order_acquire) != 0;
+  // Acquire: pairs with the release at the end of a chunk on its way. If none is left, their memory has been released,
+  // so try_acquire() below can find it.
+  const bool others = chunks_in_flight_->load(std::memory_order_acquire) != 0;
   const size_t drawn = output_->chunk().bytes();
-  if (memory_ != nullptr && !memory_->draw(drawn)) {
-    account_.trim();  // the bytes drawn ahead may be enough
-    short_of_memory_ = !memory_->draw(drawn);
+  if (memory_ != nullptr && !memory_->try_acquire(drawn)) {
+    account_.trim();  // the bytes that the account acquired ahead may be enough
+    short_of_memory_ = !memory_->try_acquire(drawn);
   } else {
     short_of_memory_ = false;
   }
   if (short_of_memory_) {
     Env::probe("node.scan.chunk_without_memory");
-    if (!others) end_without_memory(memory_->exhausted());
+    // Without another chunk on its way no memory of this query will be released, so waiting would not help.
+    if (!others) end_out_of_memory(memory_->exhausted());
     return false;
   }
-  ChunkMemory memory(memory_, drawn, chunks_on_their_way_);
+  ChunkMemory memory(memory_, drawn, chunks_in_flight_);
   Buffer bytes;
   bytes.reserve(drawn);
   if (Status status = output_->chunk().finish(bytes); !status.ok()) {
@@ -174,31 +177,33 @@ bool ScanQuery::send_chunk() {
 }
 
 void ScanQuery::advance(uint64_t now_ns) {
+  // Each turn fills the chunk as far as the consumed rows allow and sends it. The query ends when it needs no further
+  // row, drain() has returned everything, and the last chunk is sent.
   while (!ended_) {
     if (!output_->full()) {
       if (more_rows()) break;
       drained_ = drained_ || output_->satisfied() || output_->drain();
-      if (!hold_chunk()) return;
+      if (!charge_chunk()) return;
     }
     if (drained_ && output_->chunk().rows() == 0) return end(ok_status());
     if (!send_chunk()) break;
   }
-  const bool waits = !ended_ && (credits_ == 0 || short_of_memory_) && (output_->full() || !more_rows());
-  if (waits && !waits_) waits_since_ns_ = now_ns;
-  waits_ = waits;
+  const bool blocked = !ended_ && (credits_ == 0 || short_of_memory_) && (output_->full() || !more_rows());
+  if (blocked && !blocked_) blocked_since_ns_ = now_ns;
+  blocked_ = blocked;
 }
 
 void ScanQuery::add_credits(uint32_t credits) {
   credits_ += credits;
-  if (credits != 0) waits_ = false;  // its client reads: nobody may cancel it for having waited
+  if (credits != 0) blocked_ = false;  // the client reads again, so cancel_blocked() must not end the query
 }
 
-void ScanQuery::end_without_memory(Status status) {
+void ScanQuery::end_out_of_memory(Status status) {
   end(std::move(status));
-  // An interval index may still count into the accumulators of aggregates without groups, which take next to nothing.
+  // An interval index may still add to the accumulators of aggregates without groups. They take almost no memory.
   if (output_->accumulators() != nullptr) return;
   output_.reset();
-  account_.release();
+  account_.release_all();
 }
 
 void ScanQuery::end(Status status) {
@@ -209,7 +214,7 @@ void ScanQuery::end(Status status) {
   pending_.clear();
 }
 
-void ScanQuery::report(uint64_t now_ns) {
+void ScanQuery::report_end(uint64_t now_ns) {
   statistics_.elapsed_ns = now_ns - std::min(now_ns, arrived_ns_);
   sink_.done(id_, status_, statistics_);
 }

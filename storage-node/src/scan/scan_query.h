@@ -26,61 +26,65 @@
 
 namespace loam::storage {
 
-/// Name of a query at one scheduler, given by its user.
+/// Identifies a query at one scheduler. The user of the scheduler chooses it.
 using ScanId = uint64_t;
 
-/// Takes what scans produce. Implemented by the driver (server, simulator, tests); outlives its queries. Called from
-/// within ScanScheduler's functions, by their thread; must not call the scheduler back.
+/// Receives the results of scans. The driver (server, simulator, tests) implements it; it outlives its queries. The
+/// functions of ScanScheduler call it, in their thread. It must not call the scheduler.
 class ScanSink {
  public:
   virtual ~ScanSink() = default;
-  /// One chunk of the query's partial schema; it used one credit. The bytes are valid during the call; a sink
-  /// that keeps a copy keeps `memory` as long.
+  /// Receives one chunk of the query's partial schema; the chunk has used one credit. The bytes are valid during the
+  /// call. A sink that copies them keeps `memory` as long as the copy.
   virtual void chunk(ScanId id, Bytes bytes, ChunkMemory memory) = 0;
-  /// How far the query has come, if it asked to be told.
+  /// Receives the progress of a query that has asked for it (ScanSpec::progress_interval_ns).
   virtual void progress(ScanId id, const wire::ScanStatistics& statistics) = 0;
-  /// The query's end, after its last chunk: ok, or why it was cut short. It does not exist any more.
+  /// Receives the end of a query, after its last chunk. `status` is kOk or says why the query ended early. The query no
+  /// longer exists.
   virtual void done(ScanId id, const Status& status, const wire::ScanStatistics& statistics) = 0;
 };
 
-/// What a query needs to run.
+/// The input of a query.
 struct ScanSpec {
   TableId table;
   TableKind kind = TableKind::kTransactional;
   std::shared_ptr<const Schema> schema;
-  /// Keeps the table's storage; may be null if something else does.
+  /// Keeps the table's storage alive; may be null if another object does.
   std::shared_ptr<const void> storage{};
-  /// The page list of the moment when the query joined (R23), pinned. Shared by the parts of one scan.
+  /// The page list as of the moment when the query joined, pinned (R23, immutable page list). All parts of a scan share
+  /// it.
   std::shared_ptr<PinnedPages> pages;
-  /// This query reads the pages with index % parts == part: several scan threads share one scan, each with a scheduler
-  /// of its own. Their results are merged where those of several nodes are.
+  /// This query reads the pages with index % parts == part. Several scan threads share one scan; each has a scheduler
+  /// of its own. The client merges their results with those of the storage nodes.
   size_t part = 0;
-  size_t parts = 1;
+  size_t parts = 1;     ///< number of scan threads that share the scan
   Snapshot snapshot{};  ///< ignored for non-transactional tables
   Query query;          ///< checked against the schema
-  /// Which keys are served to this scan (R26); empty: all. Asked for selected rows only.
+  /// Says which keys the scan returns (R26, shards of a scan); empty: all keys. It is called for selected rows only.
   std::function<bool(Key)> owns{};
   uint32_t credits = 0;     ///< chunks that may be sent at once
-  uint64_t arrived_ns = 0;  ///< at the node; 0: when it joins
-  uint64_t deadline_ns = std::numeric_limits<uint64_t>::max();
-  uint64_t progress_interval_ns = 0;  ///< ScanSink::progress() no more often than this; 0: never
+  uint64_t arrived_ns = 0;  ///< when the scan arrived at the storage node; 0: when the query joins
+  uint64_t deadline_ns = std::numeric_limits<uint64_t>::max();  ///< the query ends with kTimeout then
+  uint64_t progress_interval_ns = 0;  ///< minimum time between two calls of ScanSink::progress(); 0: no calls
 };
 
-/// Role: one query under way: where it stands, what it has collected, what it may send. Owner: its ScanPass; one
-/// thread. Life: from joining to done().
+/// One query of a shared scan: its pending pages, its result so far, and its credits.
+///
+/// Role: the state of a query under way. Owner: its ScanPass. Threads: one. Life: from ScanScheduler::join() to
+/// ScanSink::done().
 ///
 /// Invariants:
-/// 1. Each of its pages is pinned and pending, or has been walked to its fill mark and is unpinned. Of a page that it
-///    left half done the place is kept.
-/// 2. It holds at most one chunk without a credit, and takes no row while it does.
-/// 3. Everything that it holds was drawn from the node's memory for queries first; if it cannot draw, it ends with
-///    kOverloaded. Only a chunk that is complete waits, as long as other chunks of this query are on their way: their
-///    memory comes back.
+/// 1. Each of its pages is pinned and pending, or has been walked to its fill mark and is unpinned. A page that the
+///    query has left in its middle is pending, with the entry at which the query continues.
+/// 2. The query holds at most one chunk without a credit, and consumes no row while it does.
+/// 3. The query acquires all memory that it holds from QueryMemory first. If it cannot, it ends with kOverloaded. The
+///    exception is a complete chunk while other chunks of the query are on their way: the chunk waits, because their
+///    memory will be released.
 class ScanQuery {
  public:
-  /// `memory` may be null: no limit.
+  /// `memory` null: no limit.
   ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns, QueryMemory* memory);
-  /// The caller calls this first. kOverloaded: the query may not run.
+  /// Acquires the memory for the query itself. The caller calls it first. kOverloaded: there is no memory for it.
   Status admit();
   ScanQuery(const ScanQuery&) = delete;
   ScanQuery& operator=(const ScanQuery&) = delete;
@@ -88,81 +92,87 @@ class ScanQuery {
   ScanId id() const { return id_; }
   const ScanSpec& spec() const { return spec_; }
 
-  /// Has pages to read, and room for what they give.
+  /// Returns whether the query has pages to read and can consume rows.
   bool eligible() const { return !ended_ && more_rows() && !(output_->full() && (credits_ == 0 || short_of_memory_)); }
-  /// Has read everything that it needs, and not ended yet.
+  /// Returns whether the query needs no further row and has not ended yet.
   bool complete() const { return !ended_ && !more_rows(); }
-  /// Has a chunk to send, and no credit or no memory for it; known since the last advance().
-  bool waits() const { return waits_; }
-  /// Waits for the network to take chunks of this query. The network does not tell when it has.
+  /// Returns whether, at the last advance(), the query had a chunk to send and no credit or no memory for it.
+  bool blocked() const { return blocked_; }
+  /// Returns whether the query waits until the network has taken chunks of it. The network sends no notice of that, so
+  /// the scheduler has to poll.
   bool short_of_memory() const { return short_of_memory_; }
-  /// Since when; meaningful while it waits.
-  uint64_t waits_since_ns() const { return waits_since_ns_; }
+  /// Returns since when the query is blocked; undefined unless blocked().
+  uint64_t blocked_since_ns() const { return blocked_since_ns_; }
   bool ended() const { return ended_; }
 
-  /// Smallest number of a pending page that is at least `from`; kNoPage if there is none.
   static constexpr uint64_t kNoPage = std::numeric_limits<uint64_t>::max();
+  /// Returns the lowest number, from `from` on, of a pending page; kNoPage if there is none.
   uint64_t next_page(uint64_t from) const {
     const auto next = pending_.lower_bound(from);
     return next == pending_.end() ? kNoPage : next->first;
   }
-  /// The page, if it is pending; else null.
+  /// Returns the page if it is pending; null otherwise.
   Page* page(uint64_t number) const {
     const auto found = pending_.find(number);
     return found == pending_.end() ? nullptr : (*spec_.pages)[found->second.index];
   }
-  /// Where it goes on in a pending page; null: at its beginning.
-  const Entry* place_in(uint64_t number) const { return pending_.at(number).place; }
+  /// Returns the entry at which the query continues in a pending page; null: the first entry.
+  const Entry* resume_entry(uint64_t number) const { return pending_.at(number).resume_at; }
 
   const CompiledSelection& selection() const { return selection_; }
-  /// If an interval index may count for it: aggregates of numbers over one range of one field, all keys.
+  /// Returns the query in the form for an interval index, if an index can answer it: aggregates of numbers over one
+  /// range of one field, without a filter by shard. Returns nullopt otherwise.
   std::optional<RangeQuery> range_query();
-  /// Which range that is.
+  /// Returns the range of such a query; nullopt if an interval index cannot answer it.
   static std::optional<KeyRange> index_range(const Schema& schema, const Query& query,
                                              const CompiledSelection& selection);
 
-  /// If no row of this pending page can be selected, it is done with.
-  bool skips(uint64_t number, uint64_t now_ns);
-  /// A walk over this pending page begins or goes on.
+  /// Finishes a pending page without reading it if no row of it can be selected. Returns whether it did.
+  bool skip_if_excluded(uint64_t number, uint64_t now_ns);
+  /// Notes that a walk over this pending page begins or continues for the query.
   void start_page(uint64_t number, uint64_t now_ns);
-  /// Takes rows that it selects of one block of page `number`; `next` is the entry behind the block. Sends what becomes
-  /// full. False if it takes no more (blocked, satisfied, ended); its place is kept then.
-  bool take(uint64_t number, BlockValues& values, RowMask rows, const Entry* next);
-  /// It was part of a walk over so many entries; `busy_ns` is its share of the time.
-  void passed(uint64_t entries, uint64_t busy_ns) {
-    statistics_.records += entries - std::exchange(not_mine_, 0);
+  /// Consumes the selected rows of one block of page `number`; `next` is the entry behind the block. Sends chunks that
+  /// become full. Returns false if the query consumes no further row (it is blocked, satisfied or ended), and records
+  /// the place at which it continues.
+  bool consume(uint64_t number, BlockValues& values, RowMask rows, const Entry* next);
+  /// Adds the entries of a walk in which the query took part to its statistics; `busy_ns` is its share of the time.
+  void add_cost(uint64_t entries, uint64_t busy_ns) {
+    statistics_.records += entries - std::exchange(excluded_entries_, 0);
     statistics_.busy_ns += busy_ns;
   }
-  /// So many entries of the walk under way lie before its place.
-  void not_mine(uint64_t entries) { not_mine_ += entries; }
-  /// The page was walked to the fill mark that was read when the walk began: nothing behind it is visible. Unpins it.
+  /// Excludes entries of the walk under way that lie before the query's place from the next add_cost().
+  void exclude_entries(uint64_t entries) { excluded_entries_ += entries; }
+  /// Unpins a page that was walked to the fill mark as of the begin of the walk. The query's snapshot sees no entry
+  /// behind that mark.
   void finish_page(uint64_t number);
 
-  /// Sends what may be sent; ends the query if nothing is left to do.
+  /// Sends the chunks that credits and memory allow; ends the query if it is complete.
   void advance(uint64_t now_ns);
   void add_credits(uint32_t credits);
-  /// Tells how far it has come, if that is due; returns when it is due next.
-  uint64_t tell_progress(uint64_t now_ns);
-  /// Ends it, drops what it collected, unpins everything.
+  /// Reports the progress to the sink if that is due. Returns when the next report is due.
+  uint64_t report_progress(uint64_t now_ns);
+  /// Ends the query, drops its result, and unpins its pages.
   void end(Status status);
 
-  /// To be called once, by the pass, when ended() turns true.
-  void report(uint64_t now_ns);
+  /// Reports the end to the sink. The pass calls it once, when ended() has become true.
+  void report_end(uint64_t now_ns);
 
  private:
   struct Pending {
-    size_t index = 0;              // in spec_.pages
-    const Entry* place = nullptr;  // where to go on; null: at the beginning
+    size_t index = 0;                  // index of the page in spec_.pages
+    const Entry* resume_at = nullptr;  // the entry at which the query continues; null: the first entry
   };
 
   void start(uint64_t now_ns);
   bool more_rows() const { return !pending_.empty() && !output_->satisfied(); }
-  /// False: no credit or no memory yet, or the query ended.
+  /// Sends the chunk under construction. Returns false if there is no credit or no memory yet, or the query ended.
   bool send_chunk();
-  /// False: there is no memory for what the chunk under construction has grown to, and the query ended.
-  bool hold_chunk();
-  /// Ends it because memory ran out, and gives back its memory at once: other queries of the same step may need it.
-  void end_without_memory(Status status);
+  /// Charges the growth of the chunk under construction to the account. Without memory it ends the query and returns
+  /// false.
+  bool charge_chunk();
+  /// Ends the query because memory ran out. Releases its memory at once, because other queries of the same step may
+  /// need it.
+  void end_out_of_memory(Status status);
 
   // Constant after construction.
   const ScanId id_;
@@ -171,21 +181,21 @@ class ScanQuery {
   const CompiledSelection selection_;
   const uint64_t arrived_ns_;
   QueryMemory* const memory_;
-  const std::shared_ptr<ChunkMemory::Counter> chunks_on_their_way_;
-  // The owner's thread.
+  const std::shared_ptr<ChunkMemory::InFlightCount> chunks_in_flight_;
+  // Used by the owner's thread.
   QueryAccount account_;
-  std::unique_ptr<Output> output_;       // null after end_without_memory()
+  std::unique_ptr<Output> output_;       // null after end_out_of_memory()
   std::map<uint64_t, Pending> pending_;  // by page number
   uint64_t credits_;
-  bool waits_ = false;
-  uint64_t waits_since_ns_ = 0;
-  size_t chunk_bytes_ = 0;  // taken for the chunk under construction
+  bool blocked_ = false;
+  uint64_t blocked_since_ns_ = 0;
+  size_t chunk_bytes_ = 0;  // bytes charged for the chunk under construction
   bool short_of_memory_ = false;
   bool drained_ = false;
   bool ended_ = false;
   Status status_;
   bool started_ = false;
-  uint64_t not_mine_ = 0;
+  uint64_t excluded_entries_ = 0;
   uint64_t progress_due_ns_;
   wire::ScanStatistics statistics_;
 };

@@ -10,9 +10,11 @@
 namespace loam::storage {
 namespace {
 
+/// The status of a query whose client has not read for too long (R25, limit for stalled queries).
 Status stalled(uint64_t since_ns, uint64_t now_ns, const char* why) {
-  return {StatusCode::kTimeout, "its client took no chunk for " + std::to_string((now_ns - since_ns) / 1'000'000) +
-                                    " ms, " + why + "; read chunks as they come, or ask for less"};
+  return {StatusCode::kTimeout, "scan: its client read no chunk for " +
+                                    std::to_string((now_ns - since_ns) / 1'000'000) + " ms, " + why +
+                                    "; read chunks as they come, or ask for less"};
 }
 
 }  // namespace
@@ -28,29 +30,29 @@ uint64_t ScanPass::choose_page() const {
   return next != ScanQuery::kNoPage ? next : first;
 }
 
-/// The page, and who reads it; null: nobody needs to.
 Page* ScanPass::gather_members(uint64_t number, uint64_t now_ns) {
   Page* page = nullptr;
   bool complete = false;
-  together_.clear();
+  new_members_.clear();
   walk_.members.clear();
   for (const auto& query : queries_) {
     if (!query->eligible()) continue;
     Page* const its = query->page(number);
     if (its == nullptr) continue;
-    if (query->skips(number, now_ns)) {
+    if (query->skip_if_excluded(number, now_ns)) {
       Env::probe("node.scan.skipped_page");
       complete |= query->complete();
       continue;
     }
     page = its;
-    together_.push_back({query.get(), query->place_in(number)});
+    new_members_.push_back({query.get(), query->resume_entry(number)});
     walk_.members.push_back(query.get());
     query->start_page(number, now_ns);
   }
+  // A query that ends because it skipped its last page still needs the results that an index holds for it.
   if (complete) {
     evaluation_.flush();
-    news_ = true;
+    changed_ = true;
   }
   return page;
 }
@@ -63,26 +65,28 @@ bool ScanPass::begin_walk(uint64_t now_ns) {
   Page* const page = gather_members(number, now_ns);
   if (page == nullptr) {
     cursor_ = number + 1;
-    return true;  // it was skipped
+    return true;  // all its readers have skipped the page
   }
-  if (together_.size() > 1) Env::probe("node.scan.shared_page");
+  if (new_members_.size() > 1) Env::probe("node.scan.shared_page");
   walk_.number = number;
   walk_.page = page;
   walk_.end = page->end();
   walk_.at = walk_.end;
   walk_.entries = 0;
   walk_.busy_ns = 0;
-  walk_.sharers = walk_.members.size();
-  if (std::ranges::any_of(together_, [](const auto& member) { return member.from == nullptr; })) ++statistics_.pages;
-  for (SharedEvaluation::Member& member : together_) {
+  walk_.member_count = walk_.members.size();
+  if (std::ranges::any_of(new_members_, [](const auto& member) { return member.from == nullptr; })) ++statistics_.pages;
+  // The walk begins at the lowest place of its members. A member that continues behind this place ignores the rows
+  // before its own one (SharedEvaluation::Member). In a column page a block begins at a multiple of kRows.
+  for (SharedEvaluation::Member& member : new_members_) {
     if (member.from == nullptr) member.from = page->begin();
     walk_.at = std::min(walk_.at, member.from);
   }
   if (page->has_columns()) walk_.at -= (walk_.at - page->begin()) % static_cast<ptrdiff_t>(Block::kRows);
-  for (SharedEvaluation::Member& member : together_) {
+  for (SharedEvaluation::Member& member : new_members_) {
     if (member.from == walk_.at) member.from = nullptr;
   }
-  evaluation_.assign(together_);
+  evaluation_.assign(new_members_);
   return true;
 }
 
@@ -95,48 +99,48 @@ bool ScanPass::step(uint64_t now_ns, size_t budget_bytes) {
   const auto* const budget_end = reinterpret_cast<const std::byte*>(walk_.at) + budget_bytes;
   while (walk_.at != walk_.end && reinterpret_cast<const std::byte*>(walk_.at) < budget_end && !walk_.members.empty()) {
     walk_.at = walk_.page->has_columns() ? block_.gather_columns(*walk_.page, walk_.at, walk_.end)
-                                         : block_.gather(walk_.at, walk_.end, evaluation_.ended_by());
-    statistics_.entries += block_.looked_at();
-    walk_.entries += block_.looked_at();
-    left_.clear();
-    evaluation_.evaluate(block_, walk_.number, walk_.at, left_);
-    for (ScanQuery* query : left_) leave(query);
+                                         : block_.gather(walk_.at, walk_.end, evaluation_.oldest_base());
+    statistics_.entries += block_.entries_read();
+    walk_.entries += block_.entries_read();
+    leaving_.clear();
+    evaluation_.evaluate(block_, walk_.number, walk_.at, leaving_);
+    for (ScanQuery* query : leaving_) leave(query);
   }
   walk_.busy_ns += Env::now_ns() - begun_ns;
   if (walk_.at == walk_.end) end_walk();
   return true;
 }
 
-/// The query takes no more rows of this walk.
 void ScanPass::leave(ScanQuery* query) {
-  query->passed(walk_.entries, walk_.busy_ns / walk_.sharers);
+  query->add_cost(walk_.entries, walk_.busy_ns / walk_.member_count);
   std::erase(walk_.members, query);
-  news_ = true;
+  changed_ = true;
 }
 
 void ScanPass::end_walk() {
   bool complete = false;
   for (ScanQuery* query : walk_.members) {
-    query->passed(walk_.entries, walk_.busy_ns / walk_.sharers);
+    query->add_cost(walk_.entries, walk_.busy_ns / walk_.member_count);
     query->finish_page(walk_.number);
     complete |= query->complete();
   }
   walk_.members.clear();
-  cursor_ = walk_.number + 1;  // who joins now begins with the next page, with the others
+  cursor_ = walk_.number + 1;  // a query that joins now begins with the next page, like the others
   if (!complete) return;
   evaluation_.flush();
-  news_ = true;
+  changed_ = true;
 }
 
-void ScanPass::forget(const ScanQuery* query) {
+void ScanPass::remove_query(const ScanQuery* query) {
   std::erase(walk_.members, query);
-  evaluation_.forget(query);
+  evaluation_.remove_query(query);
 }
 
 Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns) {
   if (by_id_.size() >= options_.max_queries) {
     return {StatusCode::kOverloaded, "scan: " + std::to_string(by_id_.size()) +
-                                         " queries are running, the node's limit; try again when one has ended"};
+                                         " queries are running, the storage node's limit; try again when one has "
+                                         "ended"};
   }
   if (by_id_.contains(id)) {
     return {StatusCode::kInvalidArgument, "scan: the id " + std::to_string(id) + " is in use"};
@@ -146,7 +150,7 @@ Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t no
   LOAM_RETURN_IF_ERROR(query->admit());
   by_id_.emplace(id, query.get());
   passes_.try_emplace(table, query->spec().schema).first->second.join(std::move(query));
-  news_ = true;
+  changed_ = true;
   return ok_status();
 }
 
@@ -154,14 +158,14 @@ void ScanScheduler::credit(ScanId id, uint32_t credits) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return;
   found->second->add_credits(credits);
-  news_ = true;
+  changed_ = true;
 }
 
 void ScanScheduler::cancel(ScanId id, Status status, uint64_t now_ns) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return;
   found->second->end(std::move(status));
-  sweep(now_ns);
+  remove_ended(now_ns);
 }
 
 void ScanScheduler::end_where(const std::function<Status(ScanQuery&)>& why) {
@@ -173,7 +177,7 @@ void ScanScheduler::end_where(const std::function<Status(ScanQuery&)>& why) {
 
 void ScanScheduler::cancel_all(const Status& status, uint64_t now_ns) {
   end_where([&](const ScanQuery&) { return status; });
-  sweep(now_ns);
+  remove_ended(now_ns);
 }
 
 void ScanScheduler::drop_table(TableId table, uint64_t now_ns) {
@@ -181,64 +185,66 @@ void ScanScheduler::drop_table(TableId table, uint64_t now_ns) {
     if (query.spec().table != table) return ok_status();
     return Status(StatusCode::kNoSuchTable, "scan: the table was dropped");
   });
-  sweep(now_ns);
+  remove_ended(now_ns);
 }
 
 size_t ScanScheduler::cancel_blocked(uint64_t at_least_ns, uint64_t now_ns) {
   const size_t before = by_id_.size();
   end_where([&](const ScanQuery& query) {
-    if (!query.waits() || now_ns - query.waits_since_ns() < at_least_ns) return ok_status();
-    return stalled(query.waits_since_ns(), now_ns, "and the storage node is short of the memory that this scan keeps");
+    if (!query.blocked() || now_ns - query.blocked_since_ns() < at_least_ns) return ok_status();
+    return stalled(query.blocked_since_ns(), now_ns,
+                   "and the storage node is short of memory, of which this scan keeps some");
   });
-  sweep(now_ns);
+  remove_ended(now_ns);
   return before - by_id_.size();
 }
 
-/// Ends those whose time is up or whose snapshot is too old, sends what others have to send.
-void ScanScheduler::look_at_queries(uint64_t now_ns, const Publication& publication) {
-  look_at_ns_ = std::numeric_limits<uint64_t>::max();
+// Ends the queries that have reached a limit, and sends the chunks of the others.
+void ScanScheduler::check_queries(uint64_t now_ns, const Publication& publication) {
+  next_check_ns_ = std::numeric_limits<uint64_t>::max();
   end_where([&](ScanQuery& query) {
     const ScanSpec& spec = query.spec();
-    if (now_ns >= spec.deadline_ns) return Status(StatusCode::kTimeout, "scan: its deadline passed");
+    if (now_ns >= spec.deadline_ns) return Status(StatusCode::kTimeout, "scan: its deadline has passed");
     if (spec.kind == TableKind::kTransactional && !publication.covers(spec.snapshot)) {
-      return Status(StatusCode::kSnapshotTooOld, "scan: versions that the snapshot sees may be gone; begin anew");
+      return Status(StatusCode::kSnapshotTooOld,
+                    "scan: versions that the snapshot sees may have been collected; begin a new transaction");
     }
     query.advance(now_ns);
-    if (query.waits() && now_ns - query.waits_since_ns() >= options_.stall_limit_ns) {
-      return stalled(query.waits_since_ns(), now_ns, "the storage node's limit (--scan-stall-limit)");
+    if (query.blocked() && now_ns - query.blocked_since_ns() >= options_.stall_limit_ns) {
+      return stalled(query.blocked_since_ns(), now_ns, "the storage node's limit (--scan-stall-limit)");
     }
-    look_at_ns_ = std::min({look_at_ns_, spec.deadline_ns, query.tell_progress(now_ns)});
-    if (query.waits()) look_at_ns_ = std::min(look_at_ns_, query.waits_since_ns() + options_.stall_limit_ns);
-    if (query.short_of_memory()) look_at_ns_ = now_ns;  // the network does not tell when it has taken a chunk
+    next_check_ns_ = std::min({next_check_ns_, spec.deadline_ns, query.report_progress(now_ns)});
+    if (query.blocked()) next_check_ns_ = std::min(next_check_ns_, query.blocked_since_ns() + options_.stall_limit_ns);
+    if (query.short_of_memory()) next_check_ns_ = now_ns;  // poll: the network sends no notice when a chunk has left
     return ok_status();
   });
   checked_epoch_ = publication.cm_epoch;
   checked_number_ = publication.number;
-  news_ = false;
-  sweep(now_ns);
+  changed_ = false;
+  remove_ended(now_ns);
 }
 
 bool ScanScheduler::step(uint64_t now_ns, const Publication& publication, size_t budget_bytes) {
   const bool published = publication.cm_epoch != checked_epoch_ || publication.number != checked_number_;
-  if (published || news_ || now_ns >= look_at_ns_) look_at_queries(now_ns, publication);
+  if (published || changed_ || now_ns >= next_check_ns_) check_queries(now_ns, publication);
 
-  // Tables take turns: the next one after the last that has anything to do.
+  // Serve the tables in turn: the next table, behind the one that was served last, that has work.
   bool worked = false;
-  auto pass = passes_.upper_bound(turn_);
+  auto pass = passes_.upper_bound(last_table_);
   for (size_t i = 0; i < passes_.size() && !worked; ++i, ++pass) {
     if (pass == passes_.end()) pass = passes_.begin();
     worked = pass->second.step(now_ns, budget_bytes);
     if (!worked) continue;
-    turn_ = pass->first;
-    if (!pass->second.take_news()) continue;
+    last_table_ = pass->first;
+    if (!pass->second.take_changed()) continue;
     for (const auto& query : pass->second.queries()) query->advance(now_ns);
-    news_ = true;
+    changed_ = true;
   }
-  if (news_) sweep(now_ns);
+  if (changed_) remove_ended(now_ns);
   return worked;
 }
 
-void ScanScheduler::sweep(uint64_t now_ns) {
+void ScanScheduler::remove_ended(uint64_t now_ns) {
   for (auto pass = passes_.begin(); pass != passes_.end();) {
     auto& queries = pass->second.queries();
     for (auto query = queries.begin(); query != queries.end();) {
@@ -246,12 +252,12 @@ void ScanScheduler::sweep(uint64_t now_ns) {
         ++query;
         continue;
       }
-      pass->second.forget(query->get());
+      pass->second.remove_query(query->get());
       const std::unique_ptr<ScanQuery> ended = std::move(*query);
       query = queries.erase(query);
       by_id_.erase(ended->id());
       ++finished_.queries;
-      ended->report(now_ns);
+      ended->report_end(now_ns);
     }
     if (!pass->second.empty()) {
       ++pass;

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -61,7 +61,7 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
         if (random.one_in(8)) log.put(key, from, kPending, row);
         if (random.one_in(6) && from > 3) {
           log.put(key, from, to, {}, EntryKind::kTombstone);
-        } else if (random.one_in(5)) {  // moved: the copy's valid-to counts
+        } else if (random.one_in(5)) {  // moved: the valid-to of the copy decides
           Entry* const copy = elsewhere.put(key, from, to, row);
           log.put(key, from, random.one_in(2) ? kOpen : 1, row, EntryKind::kPut, EntryState::kMoved, copy);
           versions.push_back({key, from, to, row});
@@ -73,20 +73,21 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
         from = to;
       }
     }
-    // Snapshots see nothing but what is up to 1 for certain, plain queries everything.
+    // Every snapshot sees the versions up to 1, and not every snapshot sees a later one. So only versions up to 1 may
+    // become all-visible column pages.
     if (random.one_in(2)) log.to_columns(random, 1);
     ScanScheduler scans({});
     const Publication publication = any_publication();
     uint64_t now = 0;
-    struct Running {
+    struct RunningQuery {
       Query query;
       std::vector<ExpectedRow> expected;
       std::unique_ptr<QueryResult> result;
       size_t parts;
     };
-    std::vector<Running> running;
+    std::vector<RunningQuery> running;
     for (ScanId id = 1; id < 160; id += 8) {
-      Running& r = running.emplace_back();
+      RunningQuery& r = running.emplace_back();
       r.query = testing::random_query(random, schema, rules);
       ASSERT_TRUE(r.query.check(schema).ok());
       r.result = std::make_unique<QueryResult>(schema, r.query);
@@ -122,7 +123,7 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
       scans.credit(random.between(1, 170), static_cast<uint32_t>(random.below(3)));
       ASSERT_LT(now, 1'000'000u);
     }
-    for (const Running& r : running) {
+    for (const RunningQuery& r : running) {
       ASSERT_TRUE(r.result->ended());
       ASSERT_EQ(difference(schema, r.query, r.expected, *r.result), "")
           << schema.to_string() << " where " << r.query.where.to_string(schema);
@@ -134,7 +135,7 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
 }
 
 TEST(Scan, VisibilityAtTheEdgesOfTheSnapshot) {
-  // Base 5, high 9, open 6 and 8. Each block is of one kind, so that shortcuts for whole blocks are met too.
+  // Base 5, high 9, open 6 and 8. All rows of a block are of one kind, so that the shortcuts for whole blocks run too.
   const Snapshot snapshot = Snapshot::make(Version(5), Version(9), std::vector{Version(6), Version(8)}).value();
   for (uint64_t from = 1; from <= 11; ++from) {
     for (const uint64_t to : {uint64_t{2}, from + 1, from + 2, uint64_t{20}, kOpen, kPending}) {
@@ -161,7 +162,7 @@ TEST(Scan, QueriesThatArriveDuringAPassShareItsPages) {
     for (size_t i = 0; i < pages / 16; ++i) f.scans.step(f.now, any_publication(), kAll);
   }
   for (size_t i = 0; i < pages % 16; ++i) f.scans.step(f.now, any_publication(), kAll);
-  EXPECT_TRUE(results[0]->ended()) << "the first one was held up by nobody: one page a step";
+  EXPECT_TRUE(results[0]->ended()) << "no other query delayed the first one: one page a step";
   EXPECT_FALSE(results[1]->ended());
   f.run();
   EXPECT_LE(f.scans.statistics().pages, 2 * pages);
@@ -179,7 +180,7 @@ TEST(Scan, QueriesThatArriveDuringAPassShareItsPages) {
   }
 }
 
-TEST(Scan, WithoutCreditAQueryIsPassedOverAndHoldsOneChunk) {
+TEST(Scan, QueryWithoutCreditIsSkippedAndHoldsOneChunk) {
   Fixture f(6'000);
   Query texts = all_keys();
   texts.select = {1};
@@ -247,7 +248,7 @@ TEST(Scan, TablesTakeTurns) {
   EXPECT_TRUE(a.ended() && b.ended());
 }
 
-TEST(Scan, AnEmptyTableGivesItsAnswerAtOnce) {
+TEST(Scan, EmptyTableAnswersAtOnce) {
   Fixture f;
   Query count;
   count.aggregates = {{AggregateOp::kCountAll, 0}, {AggregateOp::kSum, 0}};
@@ -286,7 +287,7 @@ TEST(Scan, Refusals) {
   EXPECT_EQ(c.rows.size(), 10u);
 }
 
-TEST(Scan, EndsBeforeItsTime) {
+TEST(Scan, EndsByCancelDeadlineAndDrop) {
   Fixture f(6'000);
   const auto start = [&](ScanId id, QueryResult& result, uint32_t credits, uint64_t deadline) {
     ScanSpec spec = f.spec(all_keys(), Snapshot(Version(5)), credits);
@@ -383,7 +384,7 @@ TEST(Scan, ARowTooLargeForAMessageEndsItsQuery) {
   EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
 }
 
-TEST(Scan, ProgressIsToldNoMoreOftenThanAsked) {
+TEST(Scan, ReportsProgressAtTheRequestedInterval) {
   Fixture f(4'000);
   const Query query = all_keys();
   QueryResult told(*f.schema, query), untold(*f.schema, query);
@@ -408,7 +409,7 @@ TEST(Scan, ProgressIsToldNoMoreOftenThanAsked) {
   EXPECT_GE(told.statistics.elapsed_ns, told.statistics.queued_ns);
 }
 
-// What queries share is divided among them: together they cost no more than the thread was busy.
+// The time of shared work is divided among its queries: their sum is at most the busy time of the thread.
 TEST(Scan, SharedWorkIsDividedAmongItsQueries) {
   Fixture f(4'000);
   Query query;

@@ -1,4 +1,4 @@
-// Differential test: the same rows and queries in SQLite. What is left out or translated stands in docs/semantics.md.
+// Differential test against SQLite with the same rows and queries. docs/semantics.md lists the differences.
 
 #include <array>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -184,7 +184,7 @@ Statement to_sql(const Query& query, const Schema& schema) {
   return sql;
 }
 
-/// avg is compared with a tolerance, everything else exactly.
+/// Compares avg with a tolerance and everything else exactly.
 bool alike(const Value& ours, const Value& theirs, bool average) {
   if (!average || ours.is_null() || theirs.is_null()) return ours == theirs;
   const double a = ours.as_float64(), b = theirs.as_float64();
@@ -197,7 +197,8 @@ std::string show(const ResultRow& row) {
   return text;
 }
 
-/// "" or the first difference. Rows are compared as sets; with a top-k, the values of its field in order.
+/// Returns the first difference; empty if there is none. Compares rows as sets; with a top-k it also compares the
+/// values of the field in order.
 std::string compare(const Query& query, std::vector<ResultRow> ours, std::vector<ResultRow> theirs) {
   for (ResultRow& row : ours) {
     for (Value& value : row) value = widened(value);
@@ -205,7 +206,7 @@ std::string compare(const Query& query, std::vector<ResultRow> ours, std::vector
   if (ours.size() != theirs.size()) {
     return std::to_string(ours.size()) + " rows, SQLite has " + std::to_string(theirs.size());
   }
-  if (query.top_k) {  // the field stands in the last column; which of equal rows come is open
+  if (query.top_k) {  // the field is the last column; among equal rows any may be returned
     for (auto* rows : {&ours, &theirs}) {
       for (ResultRow& row : *rows) row = {row.back()};
     }
@@ -224,8 +225,8 @@ std::string compare(const Query& query, std::vector<ResultRow> ours, std::vector
   return "";
 }
 
-/// A table in both systems. Ours lies on two nodes, and also has old, new, dead and removed versions that the snapshot
-/// does not see.
+/// A table in both systems. The table in Loam lies on two nodes and has old, new, dead and removed versions that the
+/// snapshot does not see.
 struct Twins {
   Twins(testing::Random& random, const testing::ValueRules& rules) : schema(testing::random_schema(random, 6)) {
     for (auto& node : nodes) node = std::make_unique<LogFixture>(schema);
@@ -233,7 +234,7 @@ struct Twins {
     for (const Field& field : schema.fields()) columns.push_back(field.name);
     sqlite.run({"CREATE TABLE t (" + list(columns) + ")", {}});
     sqlite.run({"BEGIN", {}});
-    // Interval indexes count blocks in another way if every row of them is visible.
+    // Interval indexes have another code path for blocks whose rows are all visible.
     const bool one_version = random.one_in(2);
     for (uint64_t key = 1; key <= 200; ++key) {
       const auto noise = [&] { return testing::random_row(random, schema, rules); };
@@ -269,16 +270,16 @@ struct Twins {
 
 Query portable_query(testing::Random& random, const Schema& schema, const testing::ValueRules& rules) {
   Query query = testing::random_query(random, schema, rules);
-  query.limit = 0;  // any rows would do
+  query.limit = 0;  // with a limit any rows would be right
   if (query.top_k) query.select.push_back(query.top_k->field);
   for (Aggregate& aggregate : query.aggregates) {
     const bool adds = aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg;
-    if (adds && rules.extremes) aggregate.op = AggregateOp::kMax;  // SQLite overflows on the way
+    if (adds && rules.extremes) aggregate.op = AggregateOp::kMax;  // SQLite overflows in between
   }
   return query;
 }
 
-/// Queries that one index answers: sums and counts of one measure over ranges of one field.
+/// Makes queries that one interval index answers: sums and counts of one measure over ranges of one field.
 class SumsOfOneMeasure {
  public:
   SumsOfOneMeasure(testing::Random& random, const Schema& schema)
@@ -329,7 +330,7 @@ TEST(ScanSqlite, SameAnswers) {
     Twins twins(random, rules);
     const Schema& schema = twins.schema;
     SumsOfOneMeasure sums(random, schema);
-    const bool sums_only = !rules.extremes && sums.exist() && random.one_in(2);  // SQLite overflows on the way
+    const bool sums_only = !rules.extremes && sums.exist() && random.one_in(2);  // SQLite overflows in between
     std::vector<std::unique_ptr<ScanScheduler>> scans;
     scans.reserve(twins.nodes.size());
     for (size_t node = 0; node < twins.nodes.size(); ++node) {

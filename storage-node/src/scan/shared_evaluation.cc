@@ -12,8 +12,8 @@
 namespace loam::storage {
 namespace {
 
-/// Two bounds each: their intervals have numbers of 15 bits.
-constexpr size_t kMostForIndex = 8'192;
+/// Upper bound on the queries of an interval index. Each has two bounds, so numbers of intervals fit 15 bits.
+constexpr size_t kMaxQueriesForIndex = 8'192;
 
 }  // namespace
 
@@ -23,11 +23,11 @@ void SharedEvaluation::assign(std::span<const Member> members) {
   if (!dirty_ && std::ranges::equal(members, members_)) return;
   flush();
   members_.assign(members.begin(), members.end());
-  ended_by_ = kOpen;
+  oldest_base_ = kOpen;
   for (const Member& member : members_) {
     const ScanSpec& spec = member.query->spec();
     const bool transactional = spec.kind == TableKind::kTransactional;
-    ended_by_ = std::min(ended_by_, transactional ? spec.snapshot.base().value : kPending);
+    oldest_base_ = std::min(oldest_base_, transactional ? spec.snapshot.base().value : kPending);
   }
   build();
 }
@@ -52,17 +52,18 @@ void SharedEvaluation::build() {
   std::map<uint16_t, std::vector<Plan>> by_field;
   for (const Member& member : members_) {
     Plan plan = {member, view_of(*member.query), predicates_.bind(member.query->selection())};
+    // A query that begins in the middle of the page cannot use an index, which adds whole blocks.
     const auto range = member.from == nullptr ? member.query->range_query() : std::nullopt;
     std::vector<Plan>& plans = range ? by_field[range->range.field] : single_;
-    (plans.size() < kMostForIndex ? plans : single_).push_back(std::move(plan));
+    (plans.size() < kMaxQueriesForIndex ? plans : single_).push_back(std::move(plan));
   }
   for (auto& [field, plans] : by_field) {
-    if (plans.size() < kLeastForIndex && !Env::rare("node.scan.small_index")) {
+    if (plans.size() < kMinQueriesForIndex && !Env::buggify("node.scan.small_index")) {
       std::ranges::move(plans, std::back_inserter(single_));
       continue;
     }
     Env::probe("node.scan.interval_index");
-    Ranges& ranges = ranges_.emplace_back();
+    RangeGroup& ranges = ranges_.emplace_back();
     ranges.index = std::make_unique<IntervalIndex>(values_.schema(), field);
     for (const Plan& plan : plans) {
       ranges.index->add(*plan.member.query->range_query());
@@ -74,13 +75,13 @@ void SharedEvaluation::build() {
 }
 
 void SharedEvaluation::flush() {
-  for (Ranges& ranges : ranges_) ranges.index->flush();
+  for (RangeGroup& ranges : ranges_) ranges.index->flush();
 }
 
-void SharedEvaluation::forget(const ScanQuery* query) {
+void SharedEvaluation::remove_query(const ScanQuery* query) {
   std::erase_if(members_, [query](const Member& member) { return member.query == query; });
-  // Everything that was built may refer to it, even if it has left. The indexes count for all of their queries at once,
-  // so the others get what is theirs first.
+  // Views, plans and indexes may refer to the query, even if it has left the walk: drop them all. Flush first, because
+  // the indexes hold results of other queries.
   flush();
   ranges_.clear();
   single_.clear();
@@ -88,8 +89,9 @@ void SharedEvaluation::forget(const ScanQuery* query) {
   dirty_ = true;
 }
 
-/// Which rows the view sees, where it is not all of them.
-void SharedEvaluation::look_at(View& view, const Block& block) const {
+// Three classes of rows: a version up to the base is visible by its valid-from, and one up to `high` may be. A version
+// with a valid-to up to the base has ended; between base and high the snapshot's open ids decide.
+void SharedEvaluation::compute_visible_rows(View& view, const Block& block) const {
   if (view.kind != TableKind::kTransactional) {
     view.rows = values_.all() - kernels().at_most(block.valid_to(), kPending);
     return;
@@ -102,14 +104,14 @@ void SharedEvaluation::look_at(View& view, const Block& block) const {
     view.rows -= ended;
     return;
   }
-  view.rows -= kernels().at_most(block.valid_to(), high);  // surely seen
+  view.rows -= kernels().at_most(block.valid_to(), high);  // these rows are visible without a look at the open ids
   const RowMask unsure = (values_.all() & kernels().at_most(block.valid_from(), high)) - ended - view.rows;
   view.rows |= unsure.filter([&](size_t row) {
     return snapshot.visible(Version(block.valid_from(row))) && !snapshot.visible(Version(block.valid_to(row)));
   });
 }
 
-void SharedEvaluation::look(const Block& block) {
+void SharedEvaluation::compute_visibility(const Block& block) {
   for (View& view : views_) {
     const bool all = block.all_visible()                      ? true
                      : view.kind == TableKind::kTransactional ? block.max_from() <= view.snapshot->base().value &&
@@ -118,24 +120,25 @@ void SharedEvaluation::look(const Block& block) {
     if (all) {
       view.rows = values_.all();
     } else {
-      look_at(view, block);
+      compute_visible_rows(view, block);
     }
   }
 }
 
-bool SharedEvaluation::take(const Plan& plan, RowMask rows, uint64_t number, const Entry* next) {
+bool SharedEvaluation::evaluate_plan(const Plan& plan, RowMask rows, uint64_t number, const Entry* next) {
   ScanQuery& query = *plan.member.query;
   rows = predicates_.matching(plan.selection, values_, rows);
   if (const auto& owns = query.spec().owns) {
     rows = rows.filter([&](size_t row) { return owns(Key(values_.block().entry(row).key)); });
   }
-  return query.take(number, values_, rows, next);
+  return query.consume(number, values_, rows, next);
 }
 
-void SharedEvaluation::take_ranges(Ranges& ranges, uint64_t number, const Entry* next) {
+void SharedEvaluation::evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next) {
+  // The index takes the rows that all its queries see. The others are evaluated query by query.
   RowMask common = views_[ranges.views.front()].rows;
   for (const size_t view : ranges.views) common &= views_[view].rows;
-  if (common.any()) ranges.index->take(values_, common);
+  if (common.any()) ranges.index->add_rows(values_, common);
   bool contested = false;
   for (const size_t view : ranges.views) contested |= views_[view].rows != common;
   if (!contested) return;
@@ -143,8 +146,8 @@ void SharedEvaluation::take_ranges(Ranges& ranges, uint64_t number, const Entry*
   for (const Plan& plan : ranges.plans) {
     const RowMask rows = views_[plan.view].rows - common;
     if (!rows.any()) continue;
-    const bool took = take(plan, rows, number, next);
-    LOAM_CHECK(took, "a query that an interval index counts for needs no memory, and has no chunk, before its end");
+    const bool took = evaluate_plan(plan, rows, number, next);
+    LOAM_CHECK(took, "a query of an interval index needs no memory, and has no chunk, before its end");
   }
 }
 
@@ -152,19 +155,20 @@ void SharedEvaluation::evaluate(const Block& block, uint64_t number, const Entry
   if (dirty_) build();
   values_.reset(block);
   predicates_.begin_block();
-  look(block);
-  for (Ranges& ranges : ranges_) take_ranges(ranges, number, next);
+  compute_visibility(block);
+  for (RangeGroup& ranges : ranges_) evaluate_ranges(ranges, number, next);
   size_t gone = 0;
   for (const Plan& plan : single_) {
     RowMask rows = views_[plan.view].rows;
+    // A query that continues in the page ignores the rows before its place.
     if (const Entry* const from = plan.member.from) {
       if (next <= from) {
-        plan.member.query->not_mine(block.looked_at());
+        plan.member.query->exclude_entries(block.entries_read());
         continue;
       }
       rows = rows.filter([&](size_t row) { return &block.entry(row) >= from; });
     }
-    if (take(plan, rows, number, next)) continue;
+    if (evaluate_plan(plan, rows, number, next)) continue;
     left.push_back(plan.member.query);
     ++gone;
   }

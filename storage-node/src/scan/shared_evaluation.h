@@ -1,4 +1,4 @@
-// What the queries that read a page together have in common, evaluated once.
+// The shared evaluation of the queries that read a page together: equal parts of queries are evaluated once.
 #pragma once
 
 #include <cstddef>
@@ -18,73 +18,82 @@
 
 namespace loam::storage {
 
-/// Role: evaluates blocks for a set of queries. Owner: a scan pass; one thread.
+/// Evaluates blocks for a set of queries together.
 ///
-/// Three things are shared: which rows a snapshot sees, for all queries with equal snapshots; the predicates
-/// (PredicateSet); and range aggregates over one field (IntervalIndex), if enough queries ask for them. What is left to
-/// each query is to combine row sets by words, and to take the rows that it selects.
+/// Role: three parts of the work are shared. The rows that a snapshot sees are computed once for all queries with equal
+/// snapshots. Equal predicates are evaluated once (PredicateSet). Range aggregates over one field are computed together
+/// if enough queries ask for them (IntervalIndex). Each query by itself combines row sets word by word and consumes the
+/// rows that it selects. Owner: a scan pass. Threads: one.
 ///
-/// Queries of an index may have different snapshots: rows that all of them see go through the index; rows that only
-/// some see are evaluated for those as if there were no index.
+/// Queries of one interval index may have different snapshots. The rows that all of them see go through the index. Rows
+/// that only some of them see are evaluated for these queries one by one.
 class SharedEvaluation {
  public:
-  /// An index takes as long as so many range sums one by one (loam-bench scan).
-  static constexpr size_t kLeastForIndex = 4;
+  /// Lower bound on the queries of an interval index: the index takes as long as this many range sums one by one
+  /// (loam-bench scan).
+  static constexpr size_t kMinQueriesForIndex = 4;
 
   explicit SharedEvaluation(std::shared_ptr<const Schema> schema);
 
-  /// A query, and where it begins in the page at hand if that is behind the others' place; else null.
+  /// A query that is evaluated.
   struct Member {
     ScanQuery* query = nullptr;
+    /// The entry at which the query begins in the present page, if that is behind the begin of the walk; else null.
     const Entry* from = nullptr;
 
     bool operator==(const Member&) const = default;
   };
 
-  /// These queries from now on. Does nothing if they are those it has; otherwise flushes first.
+  /// Sets the queries to evaluate. Does nothing if they are the present ones; otherwise flushes first.
   void assign(std::span<const Member> members);
-  /// No query sees versions that had ended by this one.
-  uint64_t ended_by() const { return ended_by_; }
-  /// Evaluates a block of page `number` for all; `next` is the entry behind it. Queries that take no more rows
-  /// (blocked, satisfied, ended) leave; they are appended to `left`.
+  /// Returns a version such that no query sees an entry with a valid-to up to it.
+  uint64_t oldest_base() const { return oldest_base_; }
+  /// Evaluates a block of page `number` for all queries; `next` is the entry behind the block. Queries that consume no
+  /// further row (they are blocked, satisfied or ended) are removed and appended to `left`.
   void evaluate(const Block& block, uint64_t number, const Entry* next, std::vector<ScanQuery*>& left);
-  /// Gives each query what the indexes have counted for it.
+  /// Adds the results of the interval indexes to the queries.
   void flush();
-  /// The query is about to end, or has ended: it is not touched any more.
-  void forget(const ScanQuery* query);
+  /// Forgets a query that ends.
+  void remove_query(const ScanQuery* query);
 
  private:
+  /// The rows that queries with equal snapshots see.
   struct View {
     TableKind kind{};
     const Snapshot* snapshot = nullptr;
-    RowMask rows{};  // of the block at hand
+    RowMask rows{};  // visible rows of the present block
   };
+  /// The evaluation of one query.
   struct Plan {
     Member member;
-    size_t view = 0;
-    PredicateSet::Bound selection;
+    size_t view = 0;  // number of its view
+    PredicateSet::BoundSelection selection;
   };
-  struct Ranges {
+  /// The queries that one interval index answers.
+  struct RangeGroup {
     std::unique_ptr<IntervalIndex> index;
-    std::vector<Plan> plans;    // its queries, by view
-    std::vector<size_t> views;  // different ones
+    std::vector<Plan> plans;    // its queries
+    std::vector<size_t> views;  // the numbers of their views, each once
   };
 
+  /// Builds views, predicates, plans and indexes for `members_`.
   void build();
+  /// Returns the number of the query's view; adds the view if there is none.
   size_t view_of(const ScanQuery& query);
-  void look(const Block& block);
-  void look_at(View& view, const Block& block) const;
-  void take_ranges(Ranges& ranges, uint64_t number, const Entry* next);
-  bool take(const Plan& plan, RowMask rows, uint64_t number, const Entry* next);
+  /// Computes the visible rows of all views.
+  void compute_visibility(const Block& block);
+  void compute_visible_rows(View& view, const Block& block) const;
+  void evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next);
+  bool evaluate_plan(const Plan& plan, RowMask rows, uint64_t number, const Entry* next);
 
   BlockValues values_;
   std::vector<Member> members_;
-  uint64_t ended_by_ = kPending;
-  bool dirty_ = false;  // the members below are not those of members_
+  uint64_t oldest_base_ = kPending;
+  bool dirty_ = false;  // build() must run before the next block
   std::vector<View> views_;
   PredicateSet predicates_;
-  std::vector<Plan> single_;  // evaluated one by one
-  std::vector<Ranges> ranges_;
+  std::vector<Plan> single_;  // queries without an index
+  std::vector<RangeGroup> ranges_;
 };
 
 }  // namespace loam::storage

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -26,7 +26,7 @@ uint16_t random_number_field(testing::Random& random, const Schema& schema) {
   }
 }
 
-/// Aggregates over a range of `field`: what goes through an index, mostly.
+/// Makes a query with aggregates over a range of `field`. Most of these queries use an index.
 Query range_query(testing::Random& random, const Schema& schema, uint16_t field) {
   Query query;
   for (size_t n = random.between(1, 2); n != 0; --n) {
@@ -44,13 +44,13 @@ Query range_query(testing::Random& random, const Schema& schema, uint16_t field)
 }
 
 /// A version that was put into a log.
-struct Made {
+struct LoggedVersion {
   uint64_t key, from, to;
   Buffer row;
 };
 
-/// A query and what it must give.
-struct Running {
+/// A query and its expected result.
+struct RunningQuery {
   Query query;
   std::unique_ptr<QueryResult> result;
   std::vector<ExpectedRow> expected;
@@ -58,9 +58,9 @@ struct Running {
 };
 
 /// Versions of records in a log, and queries that read them together.
-class Together {
+class SharedScan {
  public:
-  explicit Together(testing::Random& random, Schema schema, uint64_t keys, testing::ValueRules rules = kExact)
+  explicit SharedScan(testing::Random& random, Schema schema, uint64_t keys, testing::ValueRules rules = kExact)
       : log(std::move(schema)), random_(random) {
     for (uint64_t key = 0; key < keys; ++key) {
       for (uint64_t from = random.between(1, 8), to = 0; to != kOpen; from = to) {
@@ -76,13 +76,13 @@ class Together {
   }
   void join(const Query& query, const Snapshot& snapshot, TableKind kind = TableKind::kTransactional) {
     ASSERT_TRUE(query.check(*log.schema).ok());
-    if (running_.empty() && random_.one_in(2)) log.to_columns(random_, 1);  // what every snapshot of these tests sees
-    Running& r = running_.emplace_back();
+    if (running_.empty() && random_.one_in(2)) log.to_columns(random_, 1);  // every snapshot of these tests sees them
+    RunningQuery& r = running_.emplace_back();
     r.query = query;
     r.result = std::make_unique<QueryResult>(*log.schema, query);
     ScanSpec spec = log.spec(query, snapshot);
     spec.kind = kind;
-    for (const Made& v : versions_) {
+    for (const LoggedVersion& v : versions_) {
       const bool visible =
           kind != TableKind::kTransactional || (snapshot.visible(Version(v.from)) && !snapshot.visible(Version(v.to)));
       if (visible) r.expected.push_back({v.key, v.from, v.row});
@@ -90,7 +90,7 @@ class Together {
     ASSERT_TRUE(scans.join(running_.size(), std::move(spec), *r.result, now).ok());
   }
   void step(size_t budget) { scans.step(++now, any_publication(), budget); }
-  /// The query ends without its answer.
+  /// Cancels a query, which then ends without an answer.
   void cancel(size_t which) {
     scans.cancel(which + 1, {StatusCode::kCancelled, "test"}, now);
     running_[which].cancelled = true;
@@ -101,7 +101,7 @@ class Together {
       step(random.between(1, 30'000));
       ASSERT_LT(now, 1'000'000u);
     }
-    for (const Running& r : running_) {
+    for (const RunningQuery& r : running_) {
       ASSERT_TRUE(r.result->ended());
       if (r.cancelled) continue;
       ASSERT_EQ(difference(*log.schema, r.query, r.expected, *r.result), "")
@@ -121,8 +121,8 @@ class Together {
 
  private:
   testing::Random& random_;
-  std::vector<Made> versions_;
-  std::deque<Running> running_;
+  std::vector<LoggedVersion> versions_;
+  std::deque<RunningQuery> running_;
 };
 
 Snapshot random_snapshot(testing::Random& random) {
@@ -134,7 +134,7 @@ Snapshot random_snapshot(testing::Random& random) {
   return Snapshot::make(Version(base), Version(high), open).value();
 }
 
-// Range aggregates of one or two fields, under few or many snapshots, that come and go between small pages.
+// Range aggregates of one or two fields under few or many snapshots. Queries join and end between small pages.
 TEST(SharedEvaluation, ModelOfRangeAggregates) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int round = 0; round < 80; ++round) {
@@ -142,7 +142,7 @@ TEST(SharedEvaluation, ModelOfRangeAggregates) {
     bool any = false;
     for (uint16_t field = 0; field < schema.size(); ++field) any |= number(schema, field);
     if (!any) continue;
-    Together all(random, schema, random.between(1, 600));
+    SharedScan all(random, schema, random.between(1, 600));
     const uint16_t fields[] = {random_number_field(random, schema), random_number_field(random, schema)};
     std::vector<Snapshot> snapshots;
     for (size_t n = random.one_in(2) ? 1 : 8; n != 0; --n) snapshots.push_back(random_snapshot(random));
@@ -159,7 +159,7 @@ TEST(SharedEvaluation, ModelOfRangeAggregates) {
   }
 }
 
-/// Rows so wide that their chunks are soon full.
+/// Wide rows, which fill a chunk soon.
 Query wide_projection(testing::Random& random, const Schema& schema) {
   Query query;
   if (random.one_in(2)) query.where = testing::random_selection(random, schema, kExact);
@@ -184,12 +184,12 @@ class LargePages {
   }
   void join(const Query& query, const Snapshot& snapshot) {
     if (!query.check(*log_.schema).ok()) return;
-    Running& r = running_.emplace_back();
+    RunningQuery& r = running_.emplace_back();
     r.query = query;
     r.result = std::make_unique<QueryResult>(*log_.schema, query);
     ScanSpec spec = log_.spec(query, snapshot, static_cast<uint32_t>(random_.below(3)));
     spec.kind = plain_ ? TableKind::kNonTransactional : TableKind::kTransactional;
-    for (const Made& v : versions_) {
+    for (const LoggedVersion& v : versions_) {
       const bool visible = plain_ || (snapshot.visible(Version(v.from)) && !snapshot.visible(Version(v.to)));
       if (visible) r.expected.push_back({v.key, v.from, v.row});
     }
@@ -212,7 +212,7 @@ class LargePages {
       if (random_.one_in(300)) cancel_one();
       ASSERT_LT(now_, 3'000'000u);
     }
-    for (const Running& r : running_) {
+    for (const RunningQuery& r : running_) {
       ASSERT_TRUE(r.result->ended());
       if (r.cancelled) continue;
       ASSERT_EQ(difference(*log_.schema, r.query, r.expected, *r.result), "")
@@ -244,14 +244,14 @@ class LargePages {
   LogFixture log_;
   const bool plain_;
   std::vector<Buffer> rows_;
-  std::vector<Made> versions_;
+  std::vector<LoggedVersion> versions_;
   ScanScheduler scans_{{}};
   uint64_t now_ = 0;
-  std::deque<Running> running_;
+  std::deque<RunningQuery> running_;
 };
 
-// Walks over many steps: queries that block in the middle of a page and come back to it beside others, that end there,
-// and that are cancelled there.
+// Walks of many steps. Queries block in the middle of a page and return to it beside others, end there, or are
+// cancelled there.
 TEST(SharedEvaluation, ModelOfWalksOverLargePages) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int round = 0; round < 60; ++round) {
@@ -290,10 +290,10 @@ Query sum_between(int64_t low, int64_t high) {
   return query;
 }
 
-// All bounds within a hair of each other, and rows everywhere: buckets that hold many bounds.
+// All bounds lie close together and rows lie everywhere, so that buckets hold many bounds.
 TEST(SharedEvaluation, CrowdedBounds) {
   testing::Random random(testing::test_seed(std::random_device()()));
-  Together all(random, two_integers(), 0);
+  SharedScan all(random, two_integers(), 0);
   const auto near = [&] { return static_cast<int64_t>(random.below(300)) - 150; };
   for (uint64_t key = 0; key < 3'000; ++key) {
     const int64_t x = random.one_in(2) ? near() : static_cast<int64_t>(random());
@@ -308,13 +308,13 @@ TEST(SharedEvaluation, CrowdedBounds) {
   ASSERT_NO_FATAL_FAILURE(all.finish(random));
 }
 
-// Rows in the order of the field: blocks that lie in one interval are added up as a whole.
+// Rows in the order of the field, so that the index adds blocks in one interval as a whole.
 TEST(SharedEvaluation, RowsInOrder) {
   testing::Random random(testing::test_seed(std::random_device()()));
-  Together all(random, two_integers(), 0);
+  SharedScan all(random, two_integers(), 0);
   for (uint64_t key = 0; key < 6'000; ++key) {
     const int64_t v = random.one_in(500) ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(random.below(99));
-    const uint64_t from = random.one_in(700) ? 9 : 1;  // some that not all snapshots see
+    const uint64_t from = random.one_in(700) ? 9 : 1;  // some versions that not all snapshots see
     all.put(key, from, kOpen,
             {Value::int64(static_cast<int64_t>(key)), random.one_in(400) ? Value::null() : Value::int64(v)});
   }
@@ -326,10 +326,10 @@ TEST(SharedEvaluation, RowsInOrder) {
   ASSERT_NO_FATAL_FAILURE(all.finish(random));
 }
 
-// Sums that leave 64 bits on the way, and come back or not.
+// Sums whose intermediate values exceed 64 bits. Some of the results fit 64 bits again.
 TEST(SharedEvaluation, SumsBeyond64Bits) {
   testing::Random random(testing::test_seed(std::random_device()()));
-  Together all(random, two_integers(), 0);
+  SharedScan all(random, two_integers(), 0);
   constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
   for (uint64_t key = 0; key < 1'000; ++key) {
     all.put(key, 1, kOpen,
@@ -337,7 +337,7 @@ TEST(SharedEvaluation, SumsBeyond64Bits) {
   }
   for (int64_t n = 0; n < 10; ++n) ASSERT_NO_FATAL_FAILURE(all.join(sum_between(0, n), Snapshot(Version(5))));
   ASSERT_NO_FATAL_FAILURE(all.finish(random));
-  Together over(random, two_integers(), 0);
+  SharedScan over(random, two_integers(), 0);
   for (uint64_t key = 0; key < 100; ++key) over.put(key, 1, kOpen, {Value::int64(1), Value::int64(kHighest)});
   for (int64_t n = 0; n < 10; ++n) ASSERT_NO_FATAL_FAILURE(over.join(sum_between(n, 9), Snapshot(Version(5))));
   ASSERT_NO_FATAL_FAILURE(over.finish(random));

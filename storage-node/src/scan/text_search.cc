@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kPlaces = 32;
 
-/// Of the 32 places from `first` on, those whose byte is `a` and for which the byte at the same place from `last` on is
-/// `b`. Reads 32 bytes of both.
+/// Returns, as a bitmap, the places among 32 at which `first` has the byte `a` and `last` has the byte `b`. Reads 32
+/// bytes of both.
 uint32_t candidates(const char* first, const char* last, char a, char b) {
   const auto equal = [](const char* at, char c) {
     return _mm256_cmpeq_epi8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)), _mm256_set1_epi8(c));
@@ -32,7 +32,7 @@ bool contains(std::string_view text, std::string_view piece) {
     const char* begin = text.data() + at;
     const char* end = begin + last;
     std::array<std::array<char, kPlaces>, 2> copies;
-    if (places - at < kPlaces) {  // what lies behind the text is not ours to read
+    if (places - at < kPlaces) {  // copy the rest: the bytes behind the text may not be read
       std::memcpy(copies[0].data(), begin, places - at);
       std::memcpy(copies[1].data(), end, places - at);
       begin = copies[0].data();

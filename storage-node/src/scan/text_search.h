@@ -1,13 +1,13 @@
-// Pieces of text in short texts.
+// Substring search in short texts.
 #pragma once
 
 #include <string_view>
 
 namespace loam::storage {
 
-/// `text` has `piece` in it, bytewise. For texts of a few dozen bytes: 32 places at a time are tried by the piece's
-/// first and last byte, and only where both fit is the rest compared [Mula, SIMD-friendly algorithms for substring
-/// searching]. It sets up nothing, as the searches of the libraries do.
+/// Returns whether `text` contains the bytes of `piece`. Made for texts of a few dozen bytes: the search compares the
+/// first and the last byte of the piece at 32 places at a time, and compares the rest only where both match [Mula,
+/// SIMD-friendly algorithms for substring searching]. Unlike the searches of libraries it needs no preparation.
 bool contains(std::string_view text, std::string_view piece);
 
 }  // namespace loam::storage

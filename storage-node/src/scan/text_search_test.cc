@@ -11,7 +11,8 @@
 namespace loam::storage {
 namespace {
 
-// Against the library's search; each text alone in its memory, so that a sanitizer sees a read outside.
+// Compares with std::string_view::find. Each text has an allocation of its own, so that a sanitizer finds a read
+// outside of it.
 TEST(TextSearch, ModelOfFind) {
   testing::Random random(testing::test_seed(std::random_device()()));
   size_t found = 0, missing = 0;

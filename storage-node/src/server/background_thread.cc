@@ -12,20 +12,22 @@
 namespace loam::storage {
 namespace {
 
+// Upper bounds on the work of one step, which keep steps short.
 constexpr size_t kEntriesPerStep = 256;
 constexpr size_t kSlotsPerStep = 256;
 constexpr size_t kZeroBytesPerStep = size_t{256} << 10;
-/// Part of the pool's pages that is kept zeroed for index arrays; log pages need no zeroes.
+/// One page in this many is kept zeroed for index arrays. Log pages need no zeroes.
 constexpr size_t kZeroedPart = 8;
 constexpr size_t kFreesPerStep = 64;
-/// Between two looks when there was nothing to do: short against the commit manager's publications (10 ms). Doubled
-/// with every look that finds the node idle, up to kMaxPauseNs: an idle node costs next to no wake-ups.
+/// The pause after a step without work: short compared with the interval of publications (10 ms). It doubles with each
+/// idle step, up to kMaxPauseNs, so that an idle storage node costs few wake-ups.
 constexpr uint64_t kPauseNs = 1'000'000;
 constexpr uint64_t kMaxPauseNs = 16'000'000;
-/// A pool that is this full is looked at every kPauseNs. One that is filled within a single longer pause is met at its
-/// end: that takes more than a network gives, or a pool of a few pages.
+/// Above this fill of the pool the pause stays at kPauseNs. A pool that is filled within one longer pause has to wait
+/// for its end. That needs more writes than a network delivers, or a pool of a few pages.
 constexpr double kPressureFill = 0.5;
-/// When all there is to do is to wait for an epoch: batches take microseconds. Doubled up to kPauseNs.
+/// The first pause while the thread only waits for an epoch to pass: batches take microseconds. It doubles up to
+/// kPauseNs.
 constexpr uint64_t kEpochPauseNs = 50'000;
 
 }  // namespace
@@ -55,9 +57,9 @@ void BackgroundThread::loop() {
   while (!stopping_.load(std::memory_order_relaxed)) {  // relaxed: see stop()
     const uint64_t from_ns = thread_cpu_ns();
     const bool worked = step(context);
-    share_.collects(compactor_.collecting());
+    share_.set_collecting(compactor_.collecting());
     if (worked) {
-      share_.worked(Env::now_ns(), thread_cpu_ns() - from_ns, pool_.fill());
+      share_.record_step(Env::now_ns(), thread_cpu_ns() - from_ns, pool_.fill());
       pause_ns = kEpochPauseNs;
       continue;
     }
@@ -69,10 +71,11 @@ void BackgroundThread::loop() {
     }
     stall_logged = stalled;
     const double before = std::exchange(fill, pool_.fill());
+    // The pause stays short while an epoch must pass, while the fill of the pool changes, and above kPressureFill.
     const bool waits = compactor_.waits() || epoch_thread.pending() > 0;
     if (!waits) pause_ns = std::max(pause_ns, kPauseNs);
     if (waits || fill != before || fill > kPressureFill) pause_ns = std::min(pause_ns, kPauseNs);
-    share_.rests(Env::now_ns() + pause_ns);
+    share_.record_idle(Env::now_ns() + pause_ns);
     sleep_ns(pause_ns);
     pause_ns = std::min(pause_ns * 2, kMaxPauseNs);
   }

@@ -1,4 +1,4 @@
-// The thread that keeps memory in order.
+// The thread that runs the compactor and the other work on memory.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,19 @@
 
 namespace loam::storage {
 
-/// Role: steps the compactor and index migrations, zeroes free pages, moves epochs on. Runs at a lower priority than
-/// the network threads, in small steps; what it is owed all the same, compaction_share.h tells. Sleeps when there is
-/// nothing to do, longer while the node is idle. Owner: the node. Threads: its own.
+/// Runs the background thread of a storage node.
+///
+/// Role: steps the compactor and the index migrations, zeroes free pages, and advances the reclamation epochs. The
+/// thread works in small steps and at a lower priority than the network threads; compaction_share.h guarantees it a
+/// share of a core while memory is short. It sleeps when there is nothing to do, and longer while the storage node is
+/// idle. Owner: the storage node. Threads: one of its own; the owner calls run() and stop().
 class BackgroundThread {
  public:
   struct Options {
-    size_t writer = 0;  ///< this thread's writer number towards tables
-    /// Below the network threads (0): they get a core first when both want it.
+    size_t writer = 0;  ///< writer number of this thread at tables, see TableOptions
+    /// Nice value of the thread. Network threads have 0, so they get a core first when both want it.
     int nice = 10;
-    /// A thread that has been inside one batch for so long holds all reclamation back: that is logged.
+    /// Upper bound on the length of a batch before a warning is logged: the batch delays all reclamation.
     uint64_t stall_ns = 5'000'000'000;
   };
 
@@ -30,11 +33,14 @@ class BackgroundThread {
                    CompactionShare& share, const Options& options);
   ~BackgroundThread();
 
+  /// Starts the thread.
   void run();
+  /// Ends the thread after its present step, and joins it.
   void stop();
 
  private:
   void loop();
+  /// Does one step of each kind of work. Returns false if there was nothing to do.
   bool step(ThreadContext& context);
 
   Registry& registry_;

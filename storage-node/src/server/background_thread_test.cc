@@ -1,4 +1,4 @@
-// How often the background thread looks, in simulated time: the test is its scheduler.
+// The pauses of the background thread in simulated time. The test is its scheduler.
 #include "storage-node/src/server/background_thread.h"
 
 #include <functional>
@@ -56,7 +56,7 @@ struct BackgroundThreadTest : ::testing::Test {
     return options;
   }
 
-  /// The lengths of the first `count` pauses; `act` is called after each with its number, from 1.
+  /// Returns the lengths of the first `count` pauses. Calls `act` after each pause with its number, from 1.
   std::vector<uint64_t> pauses(size_t count, const std::function<void(size_t)>& act = [](size_t) {}) {
     scheduler.act = [&, count](size_t pause) {
       act(pause);
@@ -80,7 +80,7 @@ using Pauses = std::vector<uint64_t>;
 
 TEST_F(BackgroundThreadTest, SleepsLongerWhileTheNodeIsIdle) { EXPECT_EQ(pauses(7), (Pauses{1, 2, 4, 8, 16, 16, 16})); }
 
-TEST_F(BackgroundThreadTest, WorkAndGrowthBringItBack) {
+TEST_F(BackgroundThreadTest, WorkAndGrowthShortenThePause) {
   std::byte* block = nullptr;
   const auto act = [&](size_t pause) {
     if (pause == 5) block = pool->allocate(kPageBytes, Reserve::kWrite);  // the pool fills
@@ -89,7 +89,7 @@ TEST_F(BackgroundThreadTest, WorkAndGrowthBringItBack) {
   EXPECT_EQ(pauses(11, act), (Pauses{1, 2, 4, 8, 16, 1, 2, 4, 1, 2, 4}));
 }
 
-TEST_F(BackgroundThreadTest, AFullPoolIsLookedAtOften) {
+TEST_F(BackgroundThreadTest, FullPoolKeepsThePauseShort) {
   std::vector<std::byte*> blocks;
   const auto act = [&](size_t pause) {
     for (size_t i = 0; pause == 3 && i < kPages / 2; ++i) blocks.push_back(pool->allocate(kPageBytes, Reserve::kWrite));
@@ -98,7 +98,7 @@ TEST_F(BackgroundThreadTest, AFullPoolIsLookedAtOften) {
   for (std::byte* const block : blocks) pool->release(block, kPageBytes);
 }
 
-TEST_F(BackgroundThreadTest, APublicationIsTakenUpAtOnce) {
+TEST_F(BackgroundThreadTest, PublicationShortensThePause) {
   const auto act = [&](size_t pause) {
     if (pause != 5) return;
     Publication publication;
@@ -106,7 +106,7 @@ TEST_F(BackgroundThreadTest, APublicationIsTakenUpAtOnce) {
     publication.cm_epoch = 1;
     compactor.publish(std::make_shared<const Publication>(publication));
   };
-  // Usable when its epoch has passed, which takes two looks.
+  // The compactor may use the publication when its epoch has passed, which takes two steps.
   EXPECT_EQ(pauses(8, act), (Pauses{1, 2, 4, 8, 16, 1, 2, 4}));
 }
 

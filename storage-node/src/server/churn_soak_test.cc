@@ -1,6 +1,6 @@
-// Memory over time: a node's pool, tables, compactor and background thread under everything that changes records at
-// once. Nothing that it holds may grow without bound (R6, R18, R20). LOAM_SOAK_SECONDS says for how long; `make stress`
-// gives it ten minutes.
+// Soak test of memory: the pool, the tables, the compactor and the background thread of a storage node while all kinds
+// of writes and scans run at the same time. No memory may grow without bound (R6, room before the claim; R18, page
+// retirement; R20, garbage). LOAM_SOAK_SECONDS sets the time; `make stress` runs it for ten minutes.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -19,13 +19,13 @@
 #include <gtest/gtest.h>
 
 #include "common/base/log.h"
-#include "common/testing/patience.h"
+#include "common/testing/eventually.h"
 #include "common/testing/random.h"
 #include "common/wire/catalog.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/server/background_thread.h"
-#include "storage-node/src/version/manager_model.h"
+#include "storage-node/testing/manager_model.h"
 
 namespace loam::storage {
 namespace {
@@ -41,29 +41,30 @@ std::chrono::milliseconds soak_time() {
   return std::chrono::milliseconds(seconds != nullptr ? std::atol(seconds) * 1000 : 4000);
 }
 
-/// What grows if something leaks.
-struct Held {
+/// The amounts that grow if there is a leak.
+struct MemoryUse {
   size_t used_bytes = 0;
   size_t pages = 0;
   size_t index_bytes = 0;
   size_t index_keys = 0;  ///< records, and removed ones whose tombstones are not collected yet
   size_t limbo = 0;
 
-  void keep_most(const Held& other) {
-    for (const auto what : {&Held::used_bytes, &Held::pages, &Held::index_bytes, &Held::index_keys, &Held::limbo}) {
+  void update_max(const MemoryUse& other) {
+    for (const auto what : {&MemoryUse::used_bytes, &MemoryUse::pages, &MemoryUse::index_bytes, &MemoryUse::index_keys,
+                            &MemoryUse::limbo}) {
       this->*what = std::max(this->*what, other.*what);
     }
   }
 };
 
-/// A node's memory without its network: the calling thread is the control thread.
+/// The parts of a storage node without its network. The calling thread is the control thread.
 class MemoryNode {
  public:
   MemoryNode(size_t memory_bytes, size_t page_bytes, size_t tables)
       : pool_(PagePool::create(
                   {.limit_bytes = memory_bytes, .page_size_bytes = page_bytes, .huge_pages = false, .prefault = false})
                   .value()) {
-    wire::NodeRegistered registered;
+    wire::RegisterNodeReply registered;
     registered.node = NodeId(1);
     registered.incarnation = Incarnation(1);
     registered.catalog.version = 1;
@@ -73,7 +74,7 @@ class MemoryNode {
     }
     registered.catalog.shards.version = 1;
     registered.catalog.shards.owners.assign(wire::kVirtualShards, NodeId(1));
-    entered = registry_.enter_service(thread, registered);
+    enter_status = registry_.enter_service(thread, registered);
     background_.run();
   }
 
@@ -83,18 +84,18 @@ class MemoryNode {
   }
   void publish(SharedManager& manager) { registry_.publish(thread, *manager.publication()); }
   void drop(size_t number) { registry_.remove(thread, TableId(number)); }
-  Held held() {
+  MemoryUse memory_use() {
     const EpochGuard guard(thread);
-    Held held{.used_bytes = pool_->used_bytes(), .limbo = epochs_.pending()};
+    MemoryUse memory_use{.used_bytes = pool_->used_bytes(), .limbo = epochs_.pending()};
     for (const auto& [id, served] : registry_.view().tables) {
-      held.pages += served->table->pages().pages().size();
+      memory_use.pages += served->table->pages().pages().size();
       const HashIndexStatistics index = served->table->index().statistics();
-      held.index_bytes += index.bytes;
-      held.index_keys += index.live;
+      memory_use.index_bytes += index.bytes;
+      memory_use.index_keys += index.live;
     }
-    return held;
+    return memory_use;
   }
-  /// Whether the compactor's promise holds of the table: garbage that it can take away is no larger a share.
+  /// Returns whether the share of collectable garbage in the table is within the bound of the compactor.
   bool is_clean(Table& table) {
     const EpochGuard guard(thread);
     size_t filled = 0;
@@ -105,10 +106,10 @@ class MemoryNode {
     }
     return static_cast<double>(garbage) <= CompactorOptions{}.dead_share * static_cast<double>(filled);
   }
-  /// Waits until it holds; publishes meanwhile.
+  /// Waits until the condition holds, and publishes meanwhile. Returns false after the time limit.
   template <class F>
-  [[nodiscard]] bool comes(SharedManager& manager, F&& condition) {
-    for (const auto deadline = steady_clock::now() + soak_time() + testing::kPatience;
+  [[nodiscard]] bool eventually(SharedManager& manager, F&& condition) {
+    for (const auto deadline = steady_clock::now() + soak_time() + testing::kTestTimeout;
          steady_clock::now() < deadline;) {
       if (condition()) return true;
       publish(manager);
@@ -117,7 +118,7 @@ class MemoryNode {
     }
     return false;
   }
-  /// Stops the background thread, ends the compactor's jobs, and looks through everything.
+  /// Stops the background thread, finishes the compactor's jobs, and checks the invariants.
   void check(SharedManager& manager) {
     background_.stop();
     ThreadContext me(thread, kBackgroundWriter);
@@ -145,7 +146,7 @@ class MemoryNode {
 
  public:
   EpochThread thread{epochs_, "control"};
-  Status entered;
+  Status enter_status;
 
  private:
   Compactor compactor_{CompactorOptions{}, *pool_, epochs_};
@@ -156,19 +157,19 @@ class MemoryNode {
 };
 
 /// A row that tells whose it is, of any length from its head on.
-struct Head {
+struct RowHeader {
   uint64_t key = 0;
   uint64_t transaction = 0;
   uint64_t check = 0;
 
   static std::string row(uint64_t key, uint64_t transaction, size_t bytes) {
-    const Head head{key, transaction, key ^ transaction ^ bytes};
+    const RowHeader head{key, transaction, key ^ transaction ^ bytes};
     std::string row(sizeof head + bytes, static_cast<char>(key));
     std::memcpy(row.data(), &head, sizeof head);
     return row;
   }
   static bool whole(uint64_t key, uint64_t transaction, Bytes row) {
-    Head head;
+    RowHeader head;
     if (row.size() < sizeof head) return false;
     std::memcpy(&head, row.data(), sizeof head);
     return head.key == key && head.transaction == transaction &&
@@ -176,15 +177,15 @@ struct Head {
   }
 };
 
-/// Inserts, updates, removes and reverts keys of its own, and knows what each of them must be.
+/// A writer that inserts, updates, removes and reverts keys of its own, and knows the expected state of each.
 class Churner {
  public:
   Churner(Table& table, SharedManager& manager, EpochDomain& epochs, size_t number, uint64_t seed)
       : table_(table), manager_(manager), epochs_(epochs, "churner"), me_(epochs_, number), random_(seed + number) {}
 
-  /// `wanted`: the table shall have about so many keys of this writer.
+  /// Brings the number of this writer's keys in the table towards `wanted`.
   void step(size_t wanted) {
-    // Above the wanted size keys that are there: among all that there may be, few would be left to find.
+    // Above the wanted size choose among the existing keys: a random key of the whole range would rarely exist.
     const bool many = versions_.size() > wanted;
     const uint64_t key = many ? versions_.begin()->first : random_.below(2 * wanted) * kWriters + me_.writer();
     const auto t = manager_.begin();
@@ -205,7 +206,7 @@ class Churner {
     }
     manager_.complete(t.id);
   }
-  /// Every key is what it must be.
+  /// Checks that every key has the expected state.
   void check_all() {
     const Snapshot now = manager_.now();
     for (const auto& [key, version] : versions_) check(key, now);
@@ -225,11 +226,11 @@ class Churner {
     }
     ASSERT_EQ(read.code, StatusCode::kOk) << "key " << key;
     ASSERT_EQ(read.version.value, known->second) << "key " << key;
-    ASSERT_TRUE(Head::whole(key, known->second, read.row)) << "key " << key;
+    ASSERT_TRUE(RowHeader::whole(key, known->second, read.row)) << "key " << key;
   }
   StatusCode write(const ManagerModel::Transaction& t, uint64_t key, bool remove, bool update) {
-    const std::string row = Head::row(key, t.id.value, random_.below(400));
-    for (const auto deadline = steady_clock::now() + testing::kPatience; steady_clock::now() < deadline;) {
+    const std::string row = RowHeader::row(key, t.id.value, random_.below(400));
+    for (const auto deadline = steady_clock::now() + testing::kTestTimeout; steady_clock::now() < deadline;) {
       {
         const EpochGuard guard(epochs_);
         const StatusCode code = remove   ? table_.remove(me_, Key(key), t.snapshot, t.id).code
@@ -248,11 +249,11 @@ class Churner {
   EpochThread epochs_;
   ThreadContext me_;
   testing::Random random_;
-  std::unordered_map<uint64_t, uint64_t> versions_;  // of the keys that are there
+  std::unordered_map<uint64_t, uint64_t> versions_;  // versions of the existing keys
   uint64_t refused_ = 0;
 };
 
-/// One pass over the table in a snapshot of its own: every record is whole and there once.
+/// Scans the table in a snapshot of its own and checks that every record is whole and returned once.
 void scan_once(Table& table, SharedManager& manager, EpochThread& epochs) {
   uint64_t handle = 0;
   const Snapshot snapshot = manager.open_snapshot(handle);
@@ -264,8 +265,8 @@ void scan_once(Table& table, SharedManager& manager, EpochThread& epochs) {
   std::unordered_set<uint64_t> seen;
   for (size_t i = 0; i < pages.size(); ++i) {
     pages[i]->for_each([&](const Entry& entry) {
-      if (!judge(entry).visible(snapshot, entry.valid_from) || entry.tombstone()) return;
-      EXPECT_TRUE(Head::whole(entry.key, entry.valid_from, entry.row()));
+      if (!lifetime_of(entry).visible(snapshot, entry.valid_from) || entry.tombstone()) return;
+      EXPECT_TRUE(RowHeader::whole(entry.key, entry.valid_from, entry.row()));
       EXPECT_TRUE(seen.insert(entry.key).second) << "key " << entry.key << " twice";
     });
     pages.unpin(i);
@@ -278,21 +279,22 @@ void scan_once(Table& table, SharedManager& manager, EpochThread& epochs) {
 ///
 /// A cycle may also hold pages that the scan's snapshot keeps, and an index that moves. What leaks is there in every
 /// later cycle. So the least of the later half is compared with the most of the first.
-void expect_flat(const std::vector<Held>& cycles, const Held& peak) {
+void expect_flat(const std::vector<MemoryUse>& cycles, const MemoryUse& peak) {
   ASSERT_GE(cycles.size(), 4u);
-  const std::span<const Held> all(cycles);
+  const std::span<const MemoryUse> all(cycles);
   const size_t half = all.size() / 2;
-  // Pages four times as many: the memory that a writer of a full pool gets lies in small pages one time, in large ones
-  // another (2.3 times as many were seen). One that is not given back shows in the bytes.
-  for (const auto& [name, what, growth] :
-       {std::tuple("bytes in use", &Held::used_bytes, 4.0 / 3),
-        std::tuple("keys in the index", &Held::index_keys, 4.0 / 3), std::tuple("pages", &Held::pages, 4.0)}) {
+  // The number of pages may grow by a factor of four: a writer of a full pool gets its memory sometimes in small pages
+  // and sometimes in large ones (a factor of 2.3 was seen). A leaked page shows in the bytes.
+  for (const auto& [name, what, growth] : {std::tuple("bytes in use", &MemoryUse::used_bytes, 4.0 / 3),
+                                           std::tuple("keys in the index", &MemoryUse::index_keys, 4.0 / 3),
+                                           std::tuple("pages", &MemoryUse::pages, 4.0)}) {
     const auto early = static_cast<double>(std::ranges::max(all.first(half), {}, what).*what);
     const auto late = static_cast<double>(std::ranges::min(all.subspan(half), {}, what).*what);
     EXPECT_LE(late, growth * early) << name << " grew over " << cycles.size() << " cycles";
   }
-  // Not early against late: 40,000 keys may lie in 65,536 slots or in 131,072, by when the deleted slots among them
-  // were cleaned up last, and twice so many while they move. But never in more than two arrays of this size.
+  // Do not compare early cycles with late ones: 40,000 keys may lie in 65,536 slots or in 131,072, depending on the
+  // last cleaning of deleted slots, and in twice as many while they migrate. They never need more than two arrays of
+  // 131,072 slots.
   const size_t keys = peak.index_keys;
   const double array_bytes = 2.0 * sizeof(uint64_t) * static_cast<double>(keys + keys / 8) / HashIndex::kChurnLoad;
   EXPECT_LE(static_cast<double>(peak.index_bytes), 2 * array_bytes) << keys << " keys at most";
@@ -304,7 +306,7 @@ TEST(ChurnSoak, MemoryStaysFlat) {
   constexpr size_t kMemory = size_t{32} << 20;
   constexpr std::array<size_t, 2> kWanted = {2'000, 16'000};  // keys of a writer: the index shrinks and grows
   MemoryNode node(kMemory, size_t{128} << 10, 1);
-  ASSERT_TRUE(node.entered.ok()) << node.entered.message();
+  ASSERT_TRUE(node.enter_status.ok()) << node.enter_status.message();
   const std::shared_ptr<Table> table = node.table(1);
   SharedManager manager;
   std::atomic<size_t> wanted{kWanted[0]};
@@ -333,15 +335,15 @@ TEST(ChurnSoak, MemoryStaysFlat) {
     }
   });
   constexpr int kCycles = 8;
-  std::vector<Held> cycles;
-  Held peak;
+  std::vector<MemoryUse> cycles;
+  MemoryUse peak;
   for (int cycle = 0; cycle < kCycles && !::testing::Test::HasFailure(); ++cycle) {
     for (const size_t size : kWanted) {
       wanted.store(size, std::memory_order_relaxed);
       const auto until = steady_clock::now() + soak_time() / (2 * kCycles);
-      // Also until all records are there, or gone: on a loaded machine that takes longer, and cycles shall be alike.
-      const bool reached = node.comes(manager, [&] {
-        peak.keep_most(node.held());
+      // Continue until all records exist, or are removed, so that cycles are alike: a loaded machine takes longer.
+      const bool reached = node.eventually(manager, [&] {
+        peak.update_max(node.memory_use());
         return steady_clock::now() >= until && std::ranges::all_of(keys_of, [&](const std::atomic<size_t>& keys) {
                  const size_t now = keys.load(std::memory_order_relaxed);
                  return now >= size - size / 16 && now <= size + size / 16;
@@ -350,8 +352,8 @@ TEST(ChurnSoak, MemoryStaysFlat) {
       EXPECT_TRUE(reached) << "the writers do not get to " << size << " records each";
     }
     paused.store(true, std::memory_order_relaxed);
-    EXPECT_TRUE(node.comes(manager, [&] { return node.is_clean(*table); })) << "the compactor does not catch up";
-    cycles.push_back(node.held());
+    EXPECT_TRUE(node.eventually(manager, [&] { return node.is_clean(*table); })) << "the compactor does not catch up";
+    cycles.push_back(node.memory_use());
     paused.store(false, std::memory_order_relaxed);
     paused.notify_all();
   }
@@ -371,16 +373,16 @@ TEST(ChurnSoak, MemoryStaysFlat) {
     EXPECT_GT(table->index().statistics().migrations, 9u)
         << "seven lead from 512 slots to 65,536: the slots of keys that are gone are not cleaned up";
   }
-  // Tombstones are garbage like any: a table in which all garbage is below CompactorOptions::dead_share is left alone,
-  // and so are they. Here they are a hundredth of it, so one for fifty records stays until more is written.
-  EXPECT_TRUE(node.comes(manager, [&] { return node.is_clean(*table) && table->keys() <= keys + keys / 10; }))
+  // The compactor collects nothing, tombstones included, while the share of garbage is below
+  // CompactorOptions::dead_share. Here tombstones are a hundredth of the table, so one for fifty records stays.
+  EXPECT_TRUE(node.eventually(manager, [&] { return node.is_clean(*table) && table->keys() <= keys + keys / 10; }))
       << table->keys() << " keys in the index, " << keys << " records: tombstones stay";
   node.check(manager);
 }
 
 TEST(ChurnSoak, AThousandSmallTablesFitAHundredMebibytes) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr uint64_t kRounds = 3;  // less than the memory holds: the sanitizers look at the code, not at the limit
+  constexpr uint64_t kRounds = 3;  // less than the memory holds: sanitizer runs check the code and not the limit
 #else
   constexpr uint64_t kRounds = 8;
 #endif
@@ -388,7 +390,7 @@ TEST(ChurnSoak, AThousandSmallTablesFitAHundredMebibytes) {
   constexpr uint64_t kRecords = 20;
   constexpr size_t kEnough = size_t{40} << 20;
   MemoryNode node(size_t{100} << 20, size_t{8} << 20, kTables);
-  ASSERT_TRUE(node.entered.ok()) << node.entered.message();
+  ASSERT_TRUE(node.enter_status.ok()) << node.enter_status.message();
   SharedManager manager;
   ThreadContext me(node.thread, kControlWriter);
   std::vector<std::shared_ptr<Table>> tables;
@@ -398,15 +400,15 @@ TEST(ChurnSoak, AThousandSmallTablesFitAHundredMebibytes) {
       const auto t = manager.begin();
       const EpochGuard guard(node.thread);
       for (uint64_t key = 0; key < kRecords; ++key) {
-        const std::string row = Head::row(key, t.id.value, 100);
+        const std::string row = RowHeader::row(key, t.id.value, 100);
         const WriteOutcome written = round == 0 ? table->insert(me, Key(key), t.snapshot, t.id, as_bytes(row))
                                                 : table->update(me, Key(key), t.snapshot, t.id, as_bytes(row));
         ASSERT_EQ(written.code, StatusCode::kOk) << "round " << round;
       }
       manager.complete(t.id);
     }
-    ASSERT_TRUE(node.comes(manager, [&] { return node.held().used_bytes < kEnough; }))
-        << "round " << round << ": " << node.held().used_bytes << " bytes for 3 KiB of records a table";
+    ASSERT_TRUE(node.eventually(manager, [&] { return node.memory_use().used_bytes < kEnough; }))
+        << "round " << round << ": " << node.memory_use().used_bytes << " bytes for 3 KiB of records a table";
   }
   const Snapshot now = manager.now();
   for (const std::shared_ptr<Table>& table : tables) {
@@ -414,13 +416,13 @@ TEST(ChurnSoak, AThousandSmallTablesFitAHundredMebibytes) {
     for (uint64_t key = 0; key < kRecords; ++key) {
       const ReadOutcome read = table->get(me, Key(key), now);
       ASSERT_EQ(read.code, StatusCode::kOk);
-      ASSERT_TRUE(Head::whole(key, read.version.value, read.row));
+      ASSERT_TRUE(RowHeader::whole(key, read.version.value, read.row));
     }
   }
   tables.clear();
   for (size_t i = 1; i <= kTables; ++i) node.drop(i);
-  EXPECT_TRUE(node.comes(manager, [&] { return node.held().used_bytes == 0; }))
-      << node.held().used_bytes << " bytes of dropped tables are kept";
+  EXPECT_TRUE(node.eventually(manager, [&] { return node.memory_use().used_bytes == 0; }))
+      << node.memory_use().used_bytes << " bytes of dropped tables are kept";
   node.check(manager);
 }
 
@@ -428,7 +430,7 @@ std::atomic<int> stall_lines{0};
 
 TEST(ChurnSoak, AStalledThreadIsReportedWhileMemoryStaysBounded) {
   MemoryNode node(size_t{16} << 20, size_t{128} << 10, 1);
-  ASSERT_TRUE(node.entered.ok()) << node.entered.message();
+  ASSERT_TRUE(node.enter_status.ok()) << node.enter_status.message();
   const std::shared_ptr<Table> table = node.table(1);
   SharedManager manager;
   stall_lines.store(0, std::memory_order_relaxed);
@@ -439,7 +441,7 @@ TEST(ChurnSoak, AStalledThreadIsReportedWhileMemoryStaysBounded) {
   const auto write = [&](uint64_t key) {
     const auto t = manager.begin();
     const EpochGuard guard(node.thread);
-    const std::string row = Head::row(key % 1'000, t.id.value, 200);
+    const std::string row = RowHeader::row(key % 1'000, t.id.value, 200);
     const Key record(key % 1'000);
     const WriteOutcome written = key < 1'000 ? table->insert(me, record, t.snapshot, t.id, as_bytes(row))
                                              : table->update(me, record, t.snapshot, t.id, as_bytes(row));
@@ -457,12 +459,12 @@ TEST(ChurnSoak, AStalledThreadIsReportedWhileMemoryStaysBounded) {
       if (writes % 256 == 0) node.publish(manager);
     }
     EXPECT_LT(writes, 1'000'000u) << "nothing is freed below a stalled thread, so the pool is full at some time";
-    EXPECT_LE(node.held().used_bytes, node.pool().limit_bytes());
-    EXPECT_LT(node.held().limbo, 4'096u);
-    EXPECT_TRUE(node.comes(manager, [] { return stall_lines.load(std::memory_order_relaxed) > 0; }))
-        << "nobody says which thread holds the memory";
+    EXPECT_LE(node.memory_use().used_bytes, node.pool().limit_bytes());
+    EXPECT_LT(node.memory_use().limbo, 4'096u);
+    EXPECT_TRUE(node.eventually(manager, [] { return stall_lines.load(std::memory_order_relaxed) > 0; }))
+        << "the log does not name the thread that holds the memory";
   }
-  EXPECT_TRUE(node.comes(manager, [&] { return write(writes) == StatusCode::kOk; })) << "it does not go on";
+  EXPECT_TRUE(node.eventually(manager, [&] { return write(writes) == StatusCode::kOk; })) << "it does not go on";
   node.check(manager);
   set_log_sink(nullptr);
 }

@@ -1,5 +1,5 @@
-// What the background thread is owed, by a clock that the test moves; then with threads that want more cores than
-// there are.
+// The debt to the background thread by a clock that the test advances, and the share of a real thread when threads want
+// more cores than there are.
 #include "storage-node/src/server/compaction_share.h"
 
 #include <atomic>
@@ -22,7 +22,7 @@ constexpr double kFull = 0.9;
 constexpr double kRoomy = 0.7;
 
 struct CompactionShareTest : ::testing::Test {
-  uint64_t owed(size_t number = 0, double fill = kFull) const { return share.owed_ns(number, fill, now); }
+  uint64_t owed(size_t number = 0, double fill = kFull) const { return share.delay_ns(number, fill, now); }
 
   CompactionShare share{{.share = 0.25, .watermark = 0.8}};
   uint64_t now = 1'000 * kMs;
@@ -30,68 +30,68 @@ struct CompactionShareTest : ::testing::Test {
 
 TEST_F(CompactionShareTest, NothingIsOwedToAThreadThatHasNotRun) { EXPECT_EQ(owed(), 0u); }
 
-TEST_F(CompactionShareTest, ADebtGrowsWhileItCannotRunAndIsPaidByWork) {
-  share.worked(now, kMs, kFull);
+TEST_F(CompactionShareTest, DebtGrowsWhileItCannotRunAndWorkPaysIt) {
+  share.record_step(now, kMs, kFull);
   now += kMs;
   EXPECT_EQ(owed(), 0u) << "a quarter of a millisecond is not worth a sleep";
   now += 3 * kMs;
   EXPECT_EQ(owed(), kMs);
   now += 100 * kMs;
-  EXPECT_EQ(owed(), CompactionShare::kMaxGiveWayNs) << "no request waits longer";
-  share.worked(now, 26 * kMs, kFull);
+  EXPECT_EQ(owed(), CompactionShare::kMaxThrottleNs) << "no request waits longer";
+  share.record_step(now, 26 * kMs, kFull);
   EXPECT_EQ(owed(), 0u);
 }
 
 TEST_F(CompactionShareTest, WorkPaysAPartOfTheDebt) {
-  share.worked(now, kMs, kFull);
+  share.record_step(now, kMs, kFull);
   now += 8 * kMs;
-  share.worked(now, kMs, kFull);
+  share.record_step(now, kMs, kFull);
   EXPECT_EQ(owed(), kMs) << "of two milliseconds it has had one";
 }
 
 TEST_F(CompactionShareTest, StepsThatTakeNoTimePayToo) {
-  share.worked(now, kMs, kFull);
+  share.record_step(now, kMs, kFull);
   now += 8 * kMs;
   EXPECT_EQ(owed(), 2 * kMs);
-  for (uint64_t step = 0; step < kMs / CompactionShare::kLeastStepNs; ++step) share.worked(now, 0, kFull);
+  for (uint64_t step = 0; step < kMs / CompactionShare::kMinStepNs; ++step) share.record_step(now, 0, kFull);
   EXPECT_EQ(owed(), kMs);
 }
 
 TEST_F(CompactionShareTest, NothingIsOwedBelowTheWatermark) {
-  share.worked(now, kMs, kRoomy);
+  share.record_step(now, kMs, kRoomy);
   now += 50 * kMs;
   EXPECT_EQ(owed(0, kRoomy), 0u);
-  share.worked(now, 10'000, kRoomy);
+  share.record_step(now, 10'000, kRoomy);
   now += kMs;
   EXPECT_EQ(owed(), 0u) << "what it did not get below the watermark it is not owed above";
 }
 
-TEST_F(CompactionShareTest, ARestIsNotOwed) {
-  share.worked(now, kMs, kFull);
-  share.rests(now + 10 * kMs);
+TEST_F(CompactionShareTest, IdleTimeIsNotOwed) {
+  share.record_step(now, kMs, kFull);
+  share.record_idle(now + 10 * kMs);
   now += 10 * kMs;
   EXPECT_EQ(owed(), 0u);
   now += 4 * kMs;
   EXPECT_EQ(owed(), kMs) << "from the end of the rest on";
-  share.worked(now, kMs / 2, kFull);
-  share.rests(now + 10 * kMs);
+  share.record_step(now, kMs / 2, kFull);
+  share.record_idle(now + 10 * kMs);
   now += 14 * kMs;
   EXPECT_EQ(owed(), kMs) << "and work from before the rest pays nothing";
 }
 
-TEST_F(CompactionShareTest, NeitherSurplusNorDebtIsSavedUp) {
-  share.worked(now, kMs, kFull);
+TEST_F(CompactionShareTest, NeitherSurplusNorDebtAccumulates) {
+  share.record_step(now, kMs, kFull);
   now += kMs;
-  share.worked(now, 500 * kMs, kFull);
+  share.record_step(now, 500 * kMs, kFull);
   now += 8 * kMs;
   EXPECT_EQ(owed(), 2 * kMs) << "it has had half a second, which is over";
   now += 2 * CompactionShare::kWindowNs;
-  share.worked(now, kMs, kFull);
+  share.record_step(now, kMs, kFull);
   EXPECT_EQ(owed(), 0u) << "a long debt ends with the first step";
 }
 
-TEST_F(CompactionShareTest, MoreThreadsGiveWayAsTheDebtGrows) {
-  share.worked(now, kMs, kFull);
+TEST_F(CompactionShareTest, MoreThreadsSleepAsTheDebtGrows) {
+  share.record_step(now, kMs, kFull);
   now += 3 * kMs;
   EXPECT_GT(owed(0), 0u);
   EXPECT_EQ(owed(1), 0u);
@@ -100,13 +100,13 @@ TEST_F(CompactionShareTest, MoreThreadsGiveWayAsTheDebtGrows) {
   EXPECT_EQ(owed(2), 0u);
 }
 
-TEST_F(CompactionShareTest, AShareOfNothingIsNeverOwed) {
+TEST_F(CompactionShareTest, ShareOfZeroOwesNothing) {
   CompactionShare none({.share = 0, .watermark = 0.8});
-  none.worked(now, kMs, kFull);
-  EXPECT_EQ(none.owed_ns(0, kFull, now + 1'000 * kMs), 0u);
+  none.record_step(now, kMs, kFull);
+  EXPECT_EQ(none.delay_ns(0, kFull, now + 1'000 * kMs), 0u);
 }
 
-/// The process on one of its cores for a while.
+/// Binds the process to one of its cores while the object lives.
 class OneCore {
  public:
   OneCore() {
@@ -148,7 +148,7 @@ double share_of_background(double wanted, double fill) {
       [&] {
         while (!done.load(std::memory_order_relaxed)) {
           const uint64_t spent = work();
-          share.worked(Env::now_ns(), spent, fill);
+          share.record_step(Env::now_ns(), spent, fill);
           background_ns.fetch_add(spent, std::memory_order_relaxed);
         }
       },
@@ -157,7 +157,7 @@ double share_of_background(double wanted, double fill) {
     threads.emplace_back("network", [&, number] {
       while (!done.load(std::memory_order_relaxed)) {
         network_ns.fetch_add(work(), std::memory_order_relaxed);
-        if (const uint64_t owed = share.owed_ns(number, fill, Env::now_ns()); owed > 0) sleep_ns(owed);
+        if (const uint64_t owed = share.delay_ns(number, fill, Env::now_ns()); owed > 0) sleep_ns(owed);
         if (network_ns.load(std::memory_order_relaxed) + background_ns.load(std::memory_order_relaxed) > kTogetherNs) {
           done.store(true, std::memory_order_relaxed);
         }

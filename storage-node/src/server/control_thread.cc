@@ -6,30 +6,34 @@
 
 #include "common/base/env.h"
 #include "common/base/log.h"
+#include "common/net/make_transport.h"
 
 namespace loam::storage {
 namespace {
 
+/// Upper bound on a poll without pending work.
 constexpr uint64_t kIdlePollNs = 100'000'000;
-/// While a change waits for the other threads' batches to end.
+/// Upper bound on a poll while a change waits for the batches of other threads to end (R7, fence barrier).
 constexpr uint64_t kWaitingPollNs = 100'000;
-/// Between two attempts to connect: doubled from the first to the second.
+/// Bounds of the pause between two attempts to connect. It doubles from the lower bound to the upper one.
 constexpr uint64_t kMinBackoffNs = 5'000'000;
 constexpr uint64_t kMaxBackoffNs = 200'000'000;
-/// While the commit manager waits for other nodes: the cluster begins again when all have come twice.
+/// Upper bound on the pause while a restarted commit manager waits for other storage nodes. It accepts registrations
+/// once every storage node has reported, so each one registers twice, and the cluster serves again after the second
+/// round (R10).
 constexpr uint64_t kWaitingBackoffNs = 50'000'000;
 
 }  // namespace
 
 ControlThread::ControlThread(Registry& registry, SessionTable& sessions, EpochDomain& epochs,
-                             std::function<void(const Status&)> on_ended)
-    : registry_(registry), sessions_(sessions), epochs_(epochs), on_ended_(std::move(on_ended)) {}
+                             std::function<void(const Status&)> on_replaced)
+    : registry_(registry), sessions_(sessions), epochs_(epochs), on_replaced_(std::move(on_replaced)) {}
 
 ControlThread::~ControlThread() { stop(); }
 
 Status ControlThread::start(const net::Address& manager, const NodeIdentity& identity, uint64_t timeout_ns) {
   net::TransportOptions options;
-  options.spin_ns = 0;  // a message every few milliseconds is not worth a core
+  options.spin_ns = 0;  // one message in some milliseconds does not justify a spinning core
   LOAM_ASSIGN_OR_RETURN(transport_, net::make_transport(manager.scheme, options));
   thread_ = Thread("loam-control", [this, manager, identity] { loop(manager, identity); });
 
@@ -56,18 +60,18 @@ void ControlThread::stop() {
 
 void ControlThread::loop(const net::Address& manager, const NodeIdentity& identity) {
   epoch_thread_ = std::make_unique<EpochThread>(epochs_, "control");
-  link_ = std::make_unique<ManagerLink>(registry_, sessions_, *epoch_thread_, identity, [this](Bytes message) {
-    // The queue to the commit manager holds a few acknowledgements; if it is full the connection is as good as dead.
+  protocol_ = std::make_unique<ManagerProtocol>(registry_, sessions_, *epoch_thread_, identity, [this](Bytes message) {
+    // The queue to the commit manager holds a few acknowledgements. If it is full, the commit manager does not read.
     if (connection_ == nullptr) return;
     if (Status sent = connection_->send(message); !sent.ok()) connection_->close(std::move(sent));
   });
   // Relaxed: see stop().
   while (!stopping_.load(std::memory_order_relaxed)) {
     const uint64_t now_ns = Env::now_ns();
-    if (connection_ == nullptr && !ended_ && now_ns >= connect_at_ns_) connect(manager, now_ns);
-    const Result<bool> waiting = link_->step(now_ns);
+    if (connection_ == nullptr && !replaced_ && now_ns >= connect_at_ns_) connect(manager, now_ns);
+    const Result<bool> waiting = protocol_->step(now_ns);
     if (!waiting.ok() && connection_ != nullptr) connection_->close(waiting.status());
-    if (link_->serving()) tell_start(ok_status());
+    if (protocol_->serving()) complete_start(ok_status());
     transport_->poll(poll_ns(now_ns, waiting.ok() && *waiting));
     epoch_thread_->collect(EpochThread::kFreesPerExit);
   }
@@ -84,7 +88,7 @@ void ControlThread::connect(const net::Address& manager, uint64_t now_ns) {
   if (connecting.ok()) {
     connection_ = *connecting;
   } else if (connecting.code() == StatusCode::kInvalidArgument) {
-    tell_start(connecting.status());
+    complete_start(connecting.status());
   } else {
     const std::scoped_lock lock(mutex_);
     last_failure_ = connecting.status();
@@ -93,25 +97,25 @@ void ControlThread::connect(const net::Address& manager, uint64_t now_ns) {
 
 uint64_t ControlThread::poll_ns(uint64_t now_ns, bool waiting) const {
   if (waiting) return kWaitingPollNs;
-  uint64_t until_ns = std::min(now_ns + kIdlePollNs, link_->wake_ns());
-  if (connection_ == nullptr && !ended_) until_ns = std::min(until_ns, connect_at_ns_);
+  uint64_t until_ns = std::min(now_ns + kIdlePollNs, protocol_->next_step_ns());
+  if (connection_ == nullptr && !replaced_) until_ns = std::min(until_ns, connect_at_ns_);
   return until_ns > now_ns ? until_ns - now_ns : 0;
 }
 
-void ControlThread::on_connected(net::Connection&) { link_->connected(Env::now_ns()); }
+void ControlThread::on_connected(net::Connection&) { protocol_->connected(Env::now_ns()); }
 
 void ControlThread::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
-  const bool before = link_->registered();
+  const bool before = protocol_->registered();
   for (const Bytes message : messages) {
-    Status status = link_->received(message, Env::now_ns());
+    Status status = protocol_->received(message, Env::now_ns());
     if (status.ok()) continue;
-    connection.close(not_registered(std::move(status)));
+    connection.close(handle_registration_failure(std::move(status)));
     return;
   }
-  if (before || !link_->registered()) return;
+  if (before || !protocol_->registered()) return;
   {
     const std::scoped_lock lock(mutex_);
-    known_ = link_->known();
+    known_ = protocol_->known();
     refusal_.clear();
   }
   backoff_ns_ = 0;
@@ -120,7 +124,7 @@ void ControlThread::on_messages(net::Connection& connection, std::span<const Byt
   if (was_registered_) {
     Env::probe("node.manager.found_again");
     reconnects_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
-    log_info("the commit manager at " + connection.peer().to_string() + " has this node back");
+    log_info("the commit manager at " + connection.peer().to_string() + " has registered this storage node again");
   }
   was_registered_ = true;
 }
@@ -128,9 +132,9 @@ void ControlThread::on_messages(net::Connection& connection, std::span<const Byt
 void ControlThread::on_closed(net::Connection& connection, const Status& status) {
   connection_ = nullptr;
   connected_.store(false, std::memory_order_relaxed);  // relaxed: statistics
-  link_->disconnected();
+  protocol_->disconnected();
   const std::string text = "commit manager at " + connection.peer().to_string() + ": " + std::string(status.message());
-  if (was_registered_ && !ended_ && !stopping_.load(std::memory_order_relaxed) && last_error_ != text) {
+  if (was_registered_ && !replaced_ && !stopping_.load(std::memory_order_relaxed) && last_error_ != text) {
     log_warning("no connection to the " + text + "; trying again");
     last_error_ = text;
   }
@@ -138,10 +142,10 @@ void ControlThread::on_closed(net::Connection& connection, const Status& status)
   last_failure_ = Status(status.code(), text);
 }
 
-Status ControlThread::not_registered(Status status) {
+Status ControlThread::handle_registration_failure(Status status) {
   switch (status.code()) {
     case StatusCode::kFenced:
-      end(status);
+      handle_replaced(status);
       return status;
     case StatusCode::kWrongCluster: {
       if (!was_registered_) break;
@@ -155,16 +159,16 @@ Status ControlThread::not_registered(Status status) {
       if (was_registered_) return status;
       if (last_error_ != status.message()) log_info("not in service yet: " + std::string(status.message()));
       last_error_ = status.message();
-      tell_start(ok_status());
+      complete_start(ok_status());
       return status;
     default:
       break;
   }
-  if (!was_registered_) tell_start(status);
+  if (!was_registered_) complete_start(status);
   return status;
 }
 
-wire::KnownHistory ControlThread::known() const {
+wire::HistoryPoint ControlThread::known() const {
   const std::scoped_lock lock(mutex_);
   return known_;
 }
@@ -174,19 +178,18 @@ std::string ControlThread::refusal() const {
   return refusal_;
 }
 
-void ControlThread::end(const Status& status) {
+void ControlThread::handle_replaced(const Status& status) {
   Env::probe("node.manager.replaced_this_node");
-  ended_ = true;
+  replaced_ = true;
   registry_.leave_service();
-  const Status why(status.code(),
-                   "the commit manager has replaced this storage node, its records are of no more use: " +
-                       std::string(status.message()));
+  const Status why(status.code(), "the commit manager has replaced this storage node, so its records are obsolete: " +
+                                      std::string(status.message()));
   log_error(std::string(why.message()));
-  tell_start(why);
-  if (was_registered_ && on_ended_) on_ended_(why);
+  complete_start(why);
+  if (was_registered_ && on_replaced_) on_replaced_(why);
 }
 
-void ControlThread::tell_start(Status status) {
+void ControlThread::complete_start(Status status) {
   const std::scoped_lock lock(mutex_);
   if (start_status_.has_value()) return;
   start_status_ = std::move(status);

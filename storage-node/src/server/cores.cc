@@ -13,7 +13,7 @@ Status refused(std::string_view text, const std::string& why) {
           "option network-cores must be a list of cores such as 2,4-7, not '" + std::string(text) + "': " + why};
 }
 
-/// The number at the beginning, taken off; false if there is none.
+/// Reads a number at the begin of the text and removes it. Returns false if there is none.
 bool take_number(std::string_view& text, unsigned& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc()) return false;
@@ -35,7 +35,8 @@ Result<std::vector<unsigned>> parse_cores(std::string_view text) {
   std::vector<unsigned> cores;
   if (text.empty()) return cores;
   cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return refused(text, "the system does not tell its cores");
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+    return refused(text, "the operating system does not list its cores");
   for (std::string_view rest = text;;) {
     unsigned first = 0;
     if (!take_number(rest, first)) return refused(text, "a number is missing");
@@ -46,8 +47,8 @@ Result<std::vector<unsigned>> parse_cores(std::string_view text) {
     }
     for (unsigned core = first;; ++core) {
       if (core >= CPU_SETSIZE || !CPU_ISSET(core, &allowed)) {
-        return refused(text, "core " + std::to_string(core) +
-                                 " is none of those that this process may use, which are " + list_of(allowed));
+        return refused(text,
+                       "core " + std::to_string(core) + " is not allowed; this process may use " + list_of(allowed));
       }
       cores.push_back(core);
       if (core == last) break;
@@ -58,7 +59,7 @@ Result<std::vector<unsigned>> parse_cores(std::string_view text) {
   }
 }
 
-void run_on(unsigned core) {
+void pin_to_core(unsigned core) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core, &set);

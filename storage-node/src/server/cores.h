@@ -1,4 +1,4 @@
-// Lists of processor cores, as options name them.
+// Lists of processor cores in options, and the binding of threads to cores.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@
 
 namespace loam::storage {
 
-/// "2,4-7" → 2 4 5 6 7, in the order of the text; "" → none. kInvalidArgument: not such a list, or a core that this
-/// process may not use (the message names those that it may).
+/// Parses a list of cores: "2,4-7" gives 2 4 5 6 7, in the order of the text; "" gives an empty list. kInvalidArgument:
+/// the text is no such list, or it names a core that this process may not use. The message names the cores that it may
+/// use.
 Result<std::vector<unsigned>> parse_cores(std::string_view text);
 
-/// Binds the calling thread to a core of that list. A system that refuses is not complained about: the thread then runs
-/// where the system puts it.
-void run_on(unsigned core);
+/// Binds the calling thread to a core. If the operating system refuses, the thread runs on any core.
+void pin_to_core(unsigned core);
 
 }  // namespace loam::storage

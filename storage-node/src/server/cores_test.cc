@@ -10,7 +10,7 @@
 namespace loam::storage {
 namespace {
 
-/// One that this process may use.
+/// Returns a core that this process may use.
 unsigned some_core() {
   cpu_set_t allowed;
   EXPECT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
@@ -32,7 +32,7 @@ TEST(Cores, ListsAndRanges) {
             (std::vector{some_core(), some_core() + 1}));
 }
 
-TEST(Cores, WhatIsNoListIsRefusedWithTheReason) {
+TEST(Cores, InvalidListsAreRefusedWithAReason) {
   for (const char* text : {",", "0,", "0,,0", "-1", "0-", "x", "0x", "0 1", "1-0", "99999999999"}) {
     EXPECT_EQ(parse_cores(text).code(), StatusCode::kInvalidArgument) << text;
   }
@@ -47,7 +47,7 @@ TEST(Cores, AThreadRunsOnItsCoreAlone) {
   cpu_set_t seen;
   CPU_ZERO(&seen);
   Thread thread("pinned", [&] {
-    run_on(some_core());
+    pin_to_core(some_core());
     static_cast<void>(sched_getaffinity(0, sizeof(seen), &seen));
   });
   thread.join();

@@ -14,15 +14,15 @@ static_assert(net::kProtocolVersion == wire::kProtocolVersion,
 
 namespace {
 
-/// How long a poll may sleep when nothing happens: an idle thread still lets epochs and its limbo move on.
+/// Upper bound on the sleep of a poll without events: an idle thread still frees retired memory.
 constexpr uint64_t kIdlePollNs = 50'000'000;
-/// While the thread stops: how long nothing must come before it is done.
+/// A stopping thread has drained when no event arrives for this time.
 constexpr uint64_t kDrainPollNs = 2'000'000;
 
 }  // namespace
 
-/// A connection as the executor sees it. What other threads send may have to wait for a peer that reads slowly; the
-/// scans' credits bound how much, but for a line of progress now and then.
+/// The connection of a client, as the executor sees it. It queues messages of other threads for a peer that reads
+/// slowly. The credits of scans bound the queue, except for progress messages.
 class NetworkThread::ConnectionPeer : public Peer {
  public:
   ConnectionPeer(PeerId id, net::Connection& connection) : Peer(id), connection_(connection) {}
@@ -30,43 +30,46 @@ class NetworkThread::ConnectionPeer : public Peer {
   Status send(Bytes message) override { return connection_.send(message); }
   void close(Status status) override { connection_.close(std::move(status)); }
 
-  void send_or_keep(Outgoing outgoing) {
-    if (waiting_.empty() && deliver(outgoing)) return;
+  void send_or_queue(OutgoingMessage outgoing) {
+    if (queue_.empty() && deliver(outgoing)) return;
     Env::probe("node.scan.peer_reads_slowly");
-    waiting_bytes_ += size_of(outgoing);
-    waiting_.push_back(std::move(outgoing));
-    if (waiting_bytes_ <= kMaxWaitingBytes) return;
-    close({StatusCode::kOverloaded, std::to_string(waiting_bytes_) +
-                                        " bytes of scans wait for this client, more than are kept: it does not read"});
-    waiting_.clear();
-    waiting_bytes_ = 0;
+    queued_bytes_ += size_of(outgoing);
+    queue_.push_back(std::move(outgoing));
+    if (queued_bytes_ <= kMaxPeerQueueBytes) return;
+    close({StatusCode::kOverloaded, std::to_string(queued_bytes_) +
+                                        " bytes of scans wait for this client, more than the limit: it does not read"});
+    queue_.clear();
+    queued_bytes_ = 0;
   }
-  void send_waiting() {
-    while (!waiting_.empty()) {
-      const size_t size = size_of(waiting_.front());
-      const bool delivered = deliver(waiting_.front());
-      waiting_bytes_ -= size - (delivered ? 0 : size_of(waiting_.front()));
+  void send_queued() {
+    while (!queue_.empty()) {
+      const size_t size = size_of(queue_.front());
+      const bool delivered = deliver(queue_.front());
+      queued_bytes_ -= size - (delivered ? 0 : size_of(queue_.front()));
       if (!delivered) return;
-      waiting_.pop_front();
+      queue_.pop_front();
     }
   }
-  /// Everything for the peer has been given to the network, or cannot be any more.
-  bool drained() const { return !connection_.is_open() || (waiting_.empty() && connection_.queued_bytes() == 0); }
+  /// Returns whether no message waits for the peer, or the connection is closed.
+  bool drained() const { return !connection_.is_open() || (queue_.empty() && connection_.queued_bytes() == 0); }
 
  private:
-  static size_t size_of(const Outgoing& outgoing) { return outgoing.message.size() + outgoing.written.size(); }
-  /// False: not yet; what has been written is not written again.
-  bool deliver(Outgoing& outgoing) {
-    if (!outgoing.written.empty()) {
-      if (!connection_.write(outgoing.region, outgoing.offset, outgoing.written).ok()) return false;
-      outgoing.written.clear();
+  static size_t size_of(const OutgoingMessage& outgoing) {
+    return outgoing.message.size() + outgoing.region_data.size();
+  }
+  /// Sends a message. Returns false if the connection accepts no more at present. Clears `region_data` once it is
+  /// written, so that a repetition does not write it again.
+  bool deliver(OutgoingMessage& outgoing) {
+    if (!outgoing.region_data.empty()) {
+      if (!connection_.write(outgoing.region, outgoing.offset, outgoing.region_data).ok()) return false;
+      outgoing.region_data.clear();
     }
     return connection_.send(outgoing.message).ok();
   }
 
   net::Connection& connection_;
-  std::deque<Outgoing> waiting_;
-  size_t waiting_bytes_ = 0;
+  std::deque<OutgoingMessage> queue_;
+  size_t queued_bytes_ = 0;
 };
 
 NetworkThread::NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport,
@@ -81,18 +84,18 @@ NetworkThread::NetworkThread(size_t number, size_t threads, std::unique_ptr<net:
       pool_(pool),
       share_(share),
       execution_(execution),
-      pace_(share.watermark()) {}
+      write_throttle_(share.watermark()) {}
 
 NetworkThread::~NetworkThread() { stop(); }
 
-void NetworkThread::set_scans(ScanPort& scans, PeerListener& listener) {
+void NetworkThread::set_scans(ScanHandler& scans, PeerObserver& observer) {
   scans_ = &scans;
-  listener_ = &listener;
+  observer_ = &observer;
 }
 
 void NetworkThread::run(std::optional<unsigned> core) {
   thread_ = Thread("loam-net-" + std::to_string(number_), [this, core] {
-    if (core.has_value()) run_on(*core);
+    if (core.has_value()) pin_to_core(*core);
     loop();
   });
 }
@@ -105,12 +108,12 @@ void NetworkThread::stop() {
 }
 
 const ExecutorCounters* NetworkThread::counters() const {
-  // Acquire: pairs with the release in loop(), the executor is complete.
+  // Acquire: pairs with the release in loop(), so the executor is fully constructed.
   const Executor* executor = executor_.load(std::memory_order_acquire);
   return executor == nullptr ? nullptr : &executor->counters();
 }
 
-void NetworkThread::post(Outgoing outgoing) {
+void NetworkThread::post(OutgoingMessage outgoing) {
   bool first;
   {
     const std::scoped_lock lock(mutex_);
@@ -131,29 +134,29 @@ void NetworkThread::loop() {
     const size_t events = transport_->poll(kIdlePollNs);
     deliver_posted();
     if (events == 0 && epoch_thread_->pending() > 0) epoch_thread_->collect(EpochThread::kFreesPerExit);
-    give_way();
+    throttle();
   }
   drain();
   for (auto& [id, peer] : peers_) {
-    listener_->peer_gone(id);
+    observer_->peer_disconnected(id);
     peer->close({StatusCode::kUnavailable, "the storage node is stopping"});
   }
   transport_->poll(0);
   peers_.clear();
 }
 
-void NetworkThread::give_way() {
+void NetworkThread::throttle() {
   const uint64_t appends = executor_owner_->counters().appends.read();
   const uint64_t fresh = appends - std::exchange(appends_seen_, appends);
   const double fill = pool_.fill();
-  const bool owes = share_.owes(fill);
-  const uint64_t paced_ns = pace_.add(fresh, fill, owes && share_.collecting());
-  if (!owes) return;
-  const uint64_t owed_ns = std::max(paced_ns, share_.owed_ns(number_, fill, Env::now_ns()));
-  if (owed_ns == 0) return;
-  Env::probe("node.network.gave_way");
-  gave_way_.fetch_add(1, std::memory_order_relaxed);  // a statistic
-  sleep_ns(owed_ns);
+  const bool enforced = share_.enforced(fill);
+  const uint64_t paced_ns = write_throttle_.delay_ns(fresh, fill, enforced && share_.collecting());
+  if (!enforced) return;
+  const uint64_t delay_ns = std::max(paced_ns, share_.delay_ns(number_, fill, Env::now_ns()));
+  if (delay_ns == 0) return;
+  Env::probe("node.network.throttled");
+  throttle_count_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
+  sleep_ns(delay_ns);
 }
 
 void NetworkThread::drain() {
@@ -171,13 +174,13 @@ void NetworkThread::deliver_posted() {
     const std::scoped_lock lock(mutex_);
     delivering_.swap(posted_);
   }
-  for (Outgoing& outgoing : delivering_) {
+  for (OutgoingMessage& outgoing : delivering_) {
     const auto peer = peers_.find(outgoing.peer);
     if (peer == peers_.end()) continue;
     if (outgoing.close.has_value()) {
       peer->second->close(std::move(*outgoing.close));
     } else {
-      peer->second->send_or_keep(std::move(outgoing));
+      peer->second->send_or_queue(std::move(outgoing));
     }
   }
   delivering_.clear();
@@ -194,14 +197,14 @@ void NetworkThread::on_messages(net::Connection& connection, std::span<const Byt
   executor_owner_->run(*connection.context<ConnectionPeer>(), messages);
 }
 
-void NetworkThread::on_writable(net::Connection& connection) { connection.context<ConnectionPeer>()->send_waiting(); }
+void NetworkThread::on_writable(net::Connection& connection) { connection.context<ConnectionPeer>()->send_queued(); }
 
 void NetworkThread::on_closed(net::Connection& connection, const Status&) {
   const auto* peer = connection.context<ConnectionPeer>();
   if (peer == nullptr) return;
   const PeerId id = peer->id();
   if (peer->attached()) sessions_.detach(peer->session(), id);
-  listener_->peer_gone(id);
+  observer_->peer_disconnected(id);
   peers_.erase(id);
 }
 

@@ -12,74 +12,81 @@
 
 #include "common/base/thread.h"
 #include "common/memory/epoch.h"
-#include "common/net/transport.h"
+#include "common/net/transport/transport.h"
 #include "storage-node/src/request/executor.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/request/session_table.h"
 #include "storage-node/src/scan/query_memory.h"
 #include "storage-node/src/server/compaction_share.h"
-#include "storage-node/src/server/write_pace.h"
+#include "storage-node/src/server/write_throttle.h"
 
 namespace loam::storage {
 
-/// What other threads have for a peer of this one.
-struct Outgoing {
+/// A message of another thread for a peer of a network thread, or the order to close the peer's connection.
+struct OutgoingMessage {
   PeerId peer = 0;
-  Buffer message{};  ///< of a scan
-  Buffer written{};  ///< what is written into `region` at `offset` before the message leaves; may be empty
-  net::RemoteRegion region{};
+  Buffer message{};            ///< a message of a scan
+  Buffer region_data{};        ///< bytes to write into `region` at `offset` before the message leaves; may be empty
+  net::RemoteRegion region{};  ///< memory of the client, for `region_data`
   uint64_t offset = 0;
-  std::optional<Status> close{};  ///< instead of a message: end the connection
-  ChunkMemory memory{};           ///< of the message and of `written`, if they hold a chunk
+  std::optional<Status> close{};  ///< if set: close the connection, and send nothing
+  ChunkMemory memory{};           ///< the memory of `message` and `region_data`, if they hold a chunk
 };
 
-/// Messages that may wait for one peer that does not read, bytes; beyond it the connection is ended with kOverloaded.
-/// Credits bound one scan to 16 MiB (kMaxScanCredits).
-inline constexpr size_t kMaxWaitingBytes = size_t{64} << 20;
-/// A network thread that stops waits at most so long for its peers to take the last answers.
+/// Upper bound on the bytes of messages that wait for one peer that does not read. Beyond it the thread closes the
+/// connection with kOverloaded. Credits bound the messages of one scan to 16 MiB (kMaxScanCredits).
+inline constexpr size_t kMaxPeerQueueBytes = size_t{64} << 20;
+/// Upper bound on the time that a stopping network thread waits for its peers to read the last answers.
 inline constexpr uint64_t kDrainNs = 1'000'000'000;
 
-/// Where other threads leave messages for peers. Threads: any.
+/// Accepts messages of other threads for the peers of a network thread. Threads: any.
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  virtual void post(Outgoing outgoing) = 0;
+  /// Queues the message. It is dropped if its peer is gone.
+  virtual void post(OutgoingMessage outgoing) = 0;
 };
 
-/// Told when a peer is gone, so that its scans end.
-class PeerListener {
+/// Receives the news that a connection has ended, so that its scans end.
+class PeerObserver {
  public:
-  virtual ~PeerListener() = default;
-  virtual void peer_gone(PeerId peer) = 0;
+  virtual ~PeerObserver() = default;
+  /// Ends everything that runs for the peer. The peer's network thread calls it; a second call has no effect.
+  virtual void peer_disconnected(PeerId peer) = 0;
 };
 
-/// Role: polls the transport, and runs every batch of requests to completion; never blocks but in poll(), and when it
-/// gives way to the background thread while memory is short (compaction_share.h, write_pace.h). Owner: the node. Life:
-/// run() starts its thread, stop() ends it. Threads: its own; post(), stop() and the counters from any.
+/// Runs one network thread of a storage node.
+///
+/// Role: polls the transport and executes every batch of requests to its end. The thread blocks in poll() alone, and
+/// when it sleeps for the background thread while memory is short (compaction_share.h, write_throttle.h). Owner: the
+/// storage node. Life: run() starts the thread, stop() ends it. Threads: its own; any thread may call post(), stop()
+/// and the readers of counters.
 class NetworkThread : public net::Handler, public Outbox {
  public:
-  /// `number` counts the node's network threads from 0 and is its writer number towards tables. `threads` is how many
-  /// there are: peers' names are dealt so that they are unique in the node.
+  /// `number` counts the network threads of the storage node from 0; it is also the thread's writer number at tables.
+  /// `threads` is the number of network threads. A peer's id modulo `threads` is the number of its thread, so ids are
+  /// unique in the storage node.
   NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport, Registry& registry,
                 SessionTable& sessions, EpochDomain& epochs, const PagePool& pool, const CompactionShare& share,
                 const ExecuteOptions& execution = {});
   ~NetworkThread() override;
 
-  /// The port that this thread's peers scan through; known before run().
-  void set_scans(ScanPort& scans, PeerListener& listener);
-  /// `core`: the only one that its thread runs on.
+  /// Sets the handler of scans and the observer of closed connections. Call it before run().
+  void set_scans(ScanHandler& scans, PeerObserver& observer);
+  /// Starts the thread. `core` binds the thread to one core.
   void run(std::optional<unsigned> core = {});
-  /// What has been received is answered, and the answers sent, for at most kDrainNs; then the connections are closed.
+  /// Answers the requests that were received, sends the answers for at most kDrainNs, closes the connections, and joins
+  /// the thread.
   void stop();
 
   net::Transport& transport() { return *transport_; }
   const net::TransportCounters& transport_counters() const { return transport_->counters(); }
-  /// Times that it gave way to the background thread.
-  uint64_t gave_way() const { return gave_way_.load(std::memory_order_relaxed); }  // relaxed: a statistic
-  /// Null before run().
+  /// Returns the number of sleeps for the background thread.
+  uint64_t throttle_count() const { return throttle_count_.load(std::memory_order_relaxed); }  // relaxed: a statistic
+  /// Returns the counters of the executor; null before run().
   const ExecutorCounters* counters() const;
 
-  void post(Outgoing outgoing) override;
+  void post(OutgoingMessage outgoing) override;
 
   // net::Handler
   void on_connected(net::Connection& connection) override;
@@ -91,8 +98,11 @@ class NetworkThread : public net::Handler, public Outbox {
   class ConnectionPeer;
 
   void loop();
+  /// Executes and answers the requests that have arrived, until all answers are sent or kDrainNs is over.
   void drain();
-  void give_way();
+  /// Sleeps if CompactionShare or WriteThrottle demand it.
+  void throttle();
+  /// Hands the posted messages to their peers.
   void deliver_posted();
 
   // Constant after run().
@@ -105,27 +115,27 @@ class NetworkThread : public net::Handler, public Outbox {
   const PagePool& pool_;
   const CompactionShare& share_;
   const ExecuteOptions execution_;
-  ScanPort* scans_ = nullptr;
-  PeerListener* listener_ = nullptr;
+  ScanHandler* scans_ = nullptr;
+  PeerObserver* observer_ = nullptr;
   Thread thread_;
 
-  // Its own thread only.
+  // Used by the network thread alone.
   std::unique_ptr<EpochThread> epoch_thread_;
   std::unique_ptr<ThreadContext> context_;
   std::unordered_map<PeerId, std::unique_ptr<ConnectionPeer>> peers_;
   uint64_t peers_made_ = 0;
-  std::vector<Outgoing> delivering_;
-  WritePace pace_;
-  uint64_t appends_seen_ = 0;
+  std::vector<OutgoingMessage> delivering_;
+  WriteThrottle write_throttle_;
+  uint64_t appends_seen_ = 0;  // value of the executor's counter at the last throttle()
 
-  // Written by its own thread, read by any.
+  // Written by the network thread, read by any thread.
   std::atomic<Executor*> executor_{nullptr};
   std::unique_ptr<Executor> executor_owner_;
-  std::atomic<uint64_t> gave_way_{0};
+  std::atomic<uint64_t> throttle_count_{0};
   // Any thread.
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
-  std::vector<Outgoing> posted_;  // guarded by mutex_
+  std::vector<OutgoingMessage> posted_;  // guarded by mutex_
 };
 
 }  // namespace loam::storage

@@ -1,8 +1,8 @@
-// Limits of a network thread towards its peers.
+// The limits of a network thread for its peers, and its sleeps while memory is short.
 #include "storage-node/src/server/network_thread.h"
 
-#include "common/net/tcp_transport.h"
-#include "storage-node/src/request/node_fixture.h"
+#include "common/net/tcp/tcp_transport.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -47,7 +47,7 @@ class SlowClient : public net::Handler {
   net::Connection* connection_ = nullptr;
 };
 
-class NetworkThreadTest : public NodeFixture, public PeerListener {
+class NetworkThreadTest : public NodeFixture, public PeerObserver {
  protected:
   explicit NetworkThreadTest(double of_a_core = 0.25)
       : share({.share = of_a_core, .watermark = 0}),
@@ -56,7 +56,7 @@ class NetworkThreadTest : public NodeFixture, public PeerListener {
     thread.set_scans(scans, *this);
     thread.run();
   }
-  // Not the destructor: by then the thread would call a listener that is half gone.
+  // Not in the destructor: the thread would call a listener that is partly destroyed.
   void TearDown() override {
     thread.stop();
     for (std::byte* const block : blocks) pool->release(block, pool->page_size());
@@ -77,15 +77,15 @@ class NetworkThreadTest : public NodeFixture, public PeerListener {
       client.send(++sequence, write);
     }
     ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
-    // The thread gives way after the answers have left, and before it reads what comes then.
+    // The thread sleeps after it has sent the answers and before it reads the next requests.
     client.send(++sequence, wire::Read{Snapshot(Version(10)), {{kAccounts, Key(1)}}});
     ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
   }
   void fill_pool() {
     while (pool->fill() < 0.9) blocks.push_back(pool->allocate(pool->page_size(), Reserve::kWrite));
   }
-  void peer_gone(PeerId) override { gone.store(true, std::memory_order_release); }
-  /// As scans do for the first peer.
+  void peer_disconnected(PeerId) override { gone.store(true, std::memory_order_release); }
+  /// Posts a message for the first peer, as scans do.
   void post(size_t messages) {
     for (size_t i = 0; i < messages; ++i) thread.post({1, Buffer(kMessageBytes), {}});
   }
@@ -99,8 +99,8 @@ class NetworkThreadTest : public NodeFixture, public PeerListener {
   net::Address address;
 };
 
-TEST_F(NetworkThreadTest, WhatASlowPeerHasNotReadYetWaits) {
-  constexpr size_t kMessages = kMaxWaitingBytes / kMessageBytes;
+TEST_F(NetworkThreadTest, MessagesForASlowPeerAreQueued) {
+  constexpr size_t kMessages = kMaxPeerQueueBytes / kMessageBytes;
   SlowClient client(address);
   ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
   post(kMessages);
@@ -109,23 +109,23 @@ TEST_F(NetworkThreadTest, WhatASlowPeerHasNotReadYetWaits) {
   EXPECT_FALSE(client.closed.has_value());
 }
 
-TEST_F(NetworkThreadTest, APeerThatDoesNotReadIsLetGo) {
+TEST_F(NetworkThreadTest, PeerThatDoesNotReadIsClosed) {
   SlowClient client(address);
   ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
-  // The transport's own queue and the network take some more.
-  post(3 * kMaxWaitingBytes / kMessageBytes);
+  // The queues of the transport and of the network hold some more.
+  post(3 * kMaxPeerQueueBytes / kMessageBytes);
   EXPECT_TRUE(client.poll_until([&] { return was_let_go(); })) << "memory without bound for a client that sleeps";
 }
 
-TEST_F(NetworkThreadTest, ItGivesWayToABackgroundThreadThatIsOwedTime) {
+TEST_F(NetworkThreadTest, SleepsForABackgroundThreadThatIsOwedTime) {
   SlowClient client(address);
   ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
-  EXPECT_EQ(thread.gave_way(), 0u) << "the pool is empty";
+  EXPECT_EQ(thread.throttle_count(), 0u) << "the pool is empty";
   std::byte* const block = pool->allocate(pool->page_size(), Reserve::kWrite);
-  share.rests(1);  // it wants to run since the beginning of time
+  share.record_idle(1);  // the background thread has wanted to run since time 1
   EXPECT_TRUE(client.poll_until([&] {
-    post(1);  // as if it were busy
-    return thread.gave_way() > 3;
+    post(1);  // keeps the thread busy
+    return thread.throttle_count() > 3;
   }));
   pool->release(block, pool->page_size());
 }
@@ -133,30 +133,30 @@ TEST_F(NetworkThreadTest, ItGivesWayToABackgroundThreadThatIsOwedTime) {
 TEST_F(NetworkThreadTest, WritesAreSlowedWhileCompactionIsBehindAndMemoryShort) {
   SlowClient client(address);
   attach(client);
-  share.collects(true);
+  share.set_collecting(true);
   write_a_thousand(client);
-  EXPECT_EQ(thread.gave_way(), 0u) << "there is room";
+  EXPECT_EQ(thread.throttle_count(), 0u) << "there is room";
   fill_pool();
-  share.collects(false);
+  share.set_collecting(false);
   write_a_thousand(client);
-  EXPECT_EQ(thread.gave_way(), 0u) << "there is nothing to wait for";
-  share.collects(true);
+  EXPECT_EQ(thread.throttle_count(), 0u) << "there is nothing to wait for";
+  share.set_collecting(true);
   write_a_thousand(client);
-  EXPECT_GT(thread.gave_way(), 0u);
+  EXPECT_GT(thread.throttle_count(), 0u);
 }
 
-class NeverGivesWayTest : public NetworkThreadTest {
+class NoThrottleTest : public NetworkThreadTest {
  protected:
-  NeverGivesWayTest() : NetworkThreadTest(0) {}
+  NoThrottleTest() : NetworkThreadTest(0) {}
 };
 
-TEST_F(NeverGivesWayTest, WithoutAShareOfCompactionWritesAreNotSlowed) {
+TEST_F(NoThrottleTest, WithoutAShareOfCompactionWritesAreNotSlowed) {
   SlowClient client(address);
   attach(client);
   fill_pool();
-  share.collects(true);
+  share.set_collecting(true);
   write_a_thousand(client);
-  EXPECT_EQ(thread.gave_way(), 0u);
+  EXPECT_EQ(thread.throttle_count(), 0u);
 }
 
 }  // namespace

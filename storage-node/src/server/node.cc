@@ -9,7 +9,8 @@
 #include "common/base/env.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
-#include "common/net/transport.h"
+#include "common/net/make_transport.h"
+#include "common/net/transport/transport.h"
 #include "storage-node/src/admin/admin_server.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/request/intents.h"
@@ -29,16 +30,17 @@ namespace {
 
 constexpr unsigned kMaxNetworkThreads = 64;
 constexpr unsigned kMaxScanThreads = 64;
-/// Threads of a node that enter epochs besides network and scan threads: the background thread, the control thread, and
-/// the one that reads tables for all who ask for statistics.
+/// Number of threads with epoch slots besides network and scan threads: the background thread, the control thread, and
+/// the callers of statistics, which share a slot (TableStatisticsReader).
 constexpr size_t kOwnEpochThreads = 3;
-/// Linux knows no lower priority.
+/// The lowest priority of Linux.
 constexpr unsigned kMaxNice = 19;
-/// A poll that spins for longer only takes a core from the others.
+/// Upper bound on --spin. A longer spin only takes a core from other threads; --never-sleep exists for that.
 constexpr uint64_t kMaxSpinNs = 1'000'000'000;
-constexpr uint64_t kLeastStallLimitNs = 10'000'000;  // as often as scan threads look while all their queries wait
+constexpr uint64_t kMinStallLimitNs = 10'000'000;  // the interval at which scan threads check queries that wait
 constexpr uint64_t kMaxStallLimitNs = 3'600'000'000'000;
-/// Unless the options say otherwise, intents may take so much: 700,000 writes of open transactions in 16 MiB.
+/// Default of --intent-memory: memory / kIntentMemoryPart, and at least this. 16 MiB hold 700,000 writes of open
+/// transactions.
 constexpr uint64_t kMinIntentMemoryBytes = uint64_t{16} << 20;
 constexpr uint64_t kIntentMemoryPart = 32;
 
@@ -85,18 +87,18 @@ Status NodeOptions::check() const {
   if (scan_nice > kMaxNice) return out_of_range("scan-nice", "0 to " + std::to_string(kMaxNice));
   if (!(query_memory_share > 0 && query_memory_share < 1)) return out_of_range("query-memory-share", "between 0 and 1");
   if (max_queries == 0) return out_of_range("max-queries", "at least 1");
-  if (scan_stall_limit_ns < kLeastStallLimitNs || scan_stall_limit_ns > kMaxStallLimitNs) {
+  if (scan_stall_limit_ns < kMinStallLimitNs || scan_stall_limit_ns > kMaxStallLimitNs) {
     return out_of_range("scan-stall-limit", "10 ms to 1 h");
   }
   return ok_status();
 }
 
-/// Parts in the order in which they depend on each other; stop() and the destructor take them down from the end. The
-/// options have been checked.
+/// The parts of a storage node. Each member depends only on members before it; stop() and the destructor end them in
+/// reverse order. The caller has checked the options.
 struct StorageNode::Impl {
   Impl(const NodeOptions& o, std::function<void(const Status&)> ended)
       : options(o),
-        on_ended(std::move(ended)),
+        on_replaced(std::move(ended)),
         started_ns(Env::now_ns()),
         query_memory(static_cast<uint64_t>(static_cast<double>(o.memory_bytes) * o.query_memory_share)),
         intent_pool(o.intent_memory_bytes != 0 ? o.intent_memory_bytes
@@ -112,7 +114,7 @@ struct StorageNode::Impl {
   std::string check_invariants();
 
   const NodeOptions options;
-  const std::function<void(const Status&)> on_ended;
+  const std::function<void(const Status&)> on_replaced;
   const uint64_t started_ns;
   QueryMemory query_memory;
   IntentPool intent_pool;
@@ -120,7 +122,7 @@ struct StorageNode::Impl {
   EpochDomain epochs;
   std::unique_ptr<Compactor> compactor;
   std::unique_ptr<Registry> registry;
-  std::unique_ptr<TableReader> tables;
+  std::unique_ptr<TableStatisticsReader> tables;
   std::unique_ptr<SessionTable> sessions;
   std::unique_ptr<CompactionShare> share;
   std::vector<std::unique_ptr<NetworkThread>> network;
@@ -138,12 +140,12 @@ Status StorageNode::Impl::start() {
   pool_options.limit_bytes = options.memory_bytes - query_memory.limit_bytes();
   pool_options.page_size_bytes = options.page_bytes;
   pool_options.huge_pages = options.huge_pages;
-  pool_options.prefault = !Env::kSimulated;  // simulated nodes are many and short-lived
+  pool_options.prefault = !Env::kSimulated;  // a simulation has many storage nodes with short lives
   auto created = PagePool::create(pool_options);
   if (!created.ok()) {
-    return {created.code(), std::string(created.status().message()) + " (of " + std::to_string(options.memory_bytes) +
-                                " bytes of memory, " + std::to_string(query_memory.limit_bytes()) +
-                                " are for queries: --query-memory-share)"};
+    return {created.code(), std::string(created.status().message()) + " (--memory has " +
+                                std::to_string(options.memory_bytes) + " bytes; --query-memory-share reserves " +
+                                std::to_string(query_memory.limit_bytes()) + " of them for queries)"};
   }
   pool = std::move(created).value();
   CompactorOptions compactor_options;
@@ -153,7 +155,7 @@ Status StorageNode::Impl::start() {
   compactor = std::make_unique<Compactor>(compactor_options, *pool, epochs);
   const size_t background_writer = options.network_threads;
   registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
-  tables = std::make_unique<TableReader>(*registry, epochs);
+  tables = std::make_unique<TableStatisticsReader>(*registry, epochs);
   sessions = std::make_unique<SessionTable>(intent_pool, [this](PeerId peer, Status status) {
     network[peer % network.size()]->post({.peer = peer, .close = std::move(status)});
   });
@@ -164,7 +166,7 @@ Status StorageNode::Impl::start() {
       *registry, *compactor, *pool, epochs, *share,
       BackgroundThread::Options{.writer = background_writer, .nice = static_cast<int>(options.background_nice)});
   background->run();
-  control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_ended);
+  control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_replaced);
   if (!options.admin_listen.empty()) {
     const auto serving = [this] { return registry->in_service() && registry->lease_holds(Env::now_ns()); };
     LOAM_ASSIGN_OR_RETURN(
@@ -177,14 +179,14 @@ Status StorageNode::Impl::start() {
                         options.register_timeout_ns);
 }
 
-/// The node listens before it registers, since it tells the commit manager its address; until then it answers
-/// kUnavailable.
+// The storage node listens before it registers, because the registration names its address. Until it is registered it
+// answers kUnavailable.
 Status StorageNode::Impl::start_network() {
   LOAM_ASSIGN_OR_RETURN(const net::Address wanted, net::Address::parse(options.listen));
   net::TransportOptions transport_options;
   transport_options.spin_ns = options.never_sleep ? net::kForever : options.spin_ns;
   LOAM_ASSIGN_OR_RETURN(const std::vector<unsigned> cores, parse_cores(options.network_cores));
-  std::vector<net::Transport::Share> shares;
+  std::vector<net::Transport::AcceptTarget> shares;
   std::vector<Outbox*> outboxes;
   for (size_t i = 0; i < options.network_threads; ++i) {
     LOAM_ASSIGN_OR_RETURN(auto transport, net::make_transport(wanted.scheme, transport_options));
@@ -210,6 +212,8 @@ Status StorageNode::Impl::start_network() {
   return ok_status();
 }
 
+// The order matters. Requests are refused first. Then the scans end, so that their last messages are in the outboxes
+// before the network threads drain them. The background thread ends last; it frees memory for the others.
 void StorageNode::Impl::stop() {
   admin.reset();
   if (registry) registry->leave_service();
@@ -220,7 +224,7 @@ void StorageNode::Impl::stop() {
   if (background) background->stop();
 }
 
-/// What the node is and whether it serves: enters no epoch and looks at no table.
+// Returns identity and state of service. It enters no epoch and reads no table, so it never waits for statistics().
 NodeStatistics StorageNode::Impl::health() const {
   NodeStatistics s;
   s.node = registry->self().value;
@@ -229,7 +233,7 @@ NodeStatistics StorageNode::Impl::health() const {
   s.memory_lost = registry->memory_lost();
   if (control == nullptr) return s;
   s.connected = control->connected();
-  const wire::KnownHistory known = control->known();
+  const wire::HistoryPoint known = control->known();
   if (known.cluster) s.cluster = wire::to_string(known.cluster);
   s.manager_epoch = known.epoch;
   s.manager_refusal = control->refusal();
@@ -272,9 +276,9 @@ std::string StorageNode::Impl::check_invariants() {
 }
 
 Result<std::unique_ptr<StorageNode>> StorageNode::start(const NodeOptions& options,
-                                                        std::function<void(const Status&)> on_ended) {
+                                                        std::function<void(const Status&)> on_replaced) {
   LOAM_RETURN_IF_ERROR(options.check());
-  auto impl = std::make_unique<Impl>(options, std::move(on_ended));
+  auto impl = std::make_unique<Impl>(options, std::move(on_replaced));
   LOAM_RETURN_IF_ERROR(impl->start());
   return std::unique_ptr<StorageNode>(new StorageNode(std::move(impl)));
 }

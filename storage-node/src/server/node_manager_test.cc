@@ -1,5 +1,5 @@
-// A whole storage node over TCP against a commit manager that does what the test says: connections that are lost,
-// leases that run out, fences, being replaced, a stop with requests under way.
+// A whole storage node over TCP with a scripted commit manager: lost connections, expired leases, fences, replacement
+// of the node, and a stop with requests under way.
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -15,8 +15,8 @@
 #include <loam/storage/node.h>
 
 #include "common/base/env.h"
-#include "common/net/tcp_transport.h"
-#include "common/testing/patience.h"
+#include "common/net/tcp/tcp_transport.h"
+#include "common/testing/eventually.h"
 #include "common/wire/manager.h"
 #include "common/wire/storage.h"
 
@@ -62,7 +62,7 @@ class ManagerThread : public net::Handler {
     transport_->wake();
     acted_.wait(lock, [&] { return done; });
   }
-  wire::NodeRegistered& answer() { return answer_; }                         // inside act(), or before a node is there
+  wire::RegisterNodeReply& answer() { return answer_; }                      // inside act() or before
   void refuse_registration(Status status) { refusal_ = std::move(status); }  // inside act()
   void renew(bool renews) { renews_ = renews; }                              // inside act()
   void drop() {                                                              // inside act()
@@ -101,7 +101,7 @@ class ManagerThread : public net::Handler {
         const std::lock_guard lock(mutex_);
         registrations_.push_back(request);
       } else if (envelope.opcode == Opcode::kRenewNode && renews_) {
-        send(envelope.sequence, wire::NodeRenewed{});
+        send(envelope.sequence, wire::RenewNodeReply{});
       }
       const std::lock_guard lock(mutex_);
       ++seen_[envelope.opcode];
@@ -123,9 +123,9 @@ class ManagerThread : public net::Handler {
 
   std::unique_ptr<net::Transport> transport_;
   std::string address_;
-  // The manager's thread.
+  // Used by the manager's thread.
   net::Connection* node_ = nullptr;
-  wire::NodeRegistered answer_;
+  wire::RegisterNodeReply answer_;
   Status refusal_;
   bool renews_ = true;
   // Guarded by mutex_.
@@ -152,9 +152,9 @@ class ClientConnection : public net::Handler {
   }
   void attach(uint64_t session) {
     send(1, wire::Attach{SessionId(session), 1, Incarnation(7)});
-    EXPECT_EQ(wait(1), Opcode::kAttached);
+    EXPECT_EQ(wait(1), Opcode::kAttachReply);
   }
-  /// What the answer with this sequence is; kError if none comes.
+  /// Returns the opcode of the answer with this sequence; kError if none arrives.
   Opcode wait(uint64_t sequence) {
     EXPECT_TRUE(eventually([&] { return poll(), answers_.contains(sequence) || closed_.has_value(); }));
     return answers_.contains(sequence) ? answers_.at(sequence) : Opcode::kError;
@@ -229,7 +229,7 @@ class NodeManagerTest : public ::testing::Test {
   StatusCode ended_ = StatusCode::kOk;  // guarded by mutex_
 };
 
-TEST_F(NodeManagerTest, ALostConnectionIsFoundAgainByTheSameNode) {
+TEST_F(NodeManagerTest, NodeReconnectsAfterALostConnection) {
   start();
   manager.act([&] {
     manager.answer().catalog.tables.push_back({TableId(3), "t", TableKind::kTransactional, ManagerThread::schema()});
@@ -240,15 +240,15 @@ TEST_F(NodeManagerTest, ALostConnectionIsFoundAgainByTheSameNode) {
   ASSERT_EQ(registrations.size(), 2u);
   EXPECT_EQ(registrations[0].incarnation, Incarnation(0));
   EXPECT_EQ(registrations[1].incarnation, Incarnation(7));
-  EXPECT_EQ(node->statistics().tables.size(), 2u) << "created while nobody could tell it";
+  EXPECT_EQ(node->statistics().tables.size(), 2u) << "created while the node was not connected";
   ClientConnection client(node->address());
   client.attach(5);
   client.send(2, read());
   EXPECT_EQ(client.wait(2), Opcode::kPlainReadReply);
 }
 
-// Each thread that enters epochs has a slot, and all callers of statistics share one.
-TEST_F(NodeManagerTest, WithAsManyThreadsAsOptionsAllowAnyNumberOfCallersGetStatistics) {
+// Each thread that enters epochs has a slot. All callers of statistics share one slot.
+TEST_F(NodeManagerTest, AnyNumberOfCallersGetStatisticsWithTheMostThreads) {
   start(64, 64);
   std::vector<std::jthread> callers;
   callers.reserve(8);
@@ -262,7 +262,7 @@ TEST_F(NodeManagerTest, WithAsManyThreadsAsOptionsAllowAnyNumberOfCallersGetStat
   EXPECT_EQ(node->check_invariants(), "");
 }
 
-TEST_F(NodeManagerTest, AReplacedNodeSaysSoAndServesNothing) {
+TEST_F(NodeManagerTest, ReplacedNodeReportsItAndServesNothing) {
   start();
   ClientConnection client(node->address());
   client.attach(5);
@@ -275,7 +275,7 @@ TEST_F(NodeManagerTest, AReplacedNodeSaysSoAndServesNothing) {
   EXPECT_EQ(client.error(2), StatusCode::kUnavailable);
 }
 
-TEST_F(NodeManagerTest, WrongCommitManagerCostsTheLeaseAndNoRecord) {
+TEST_F(NodeManagerTest, WrongCommitManagerEndsTheLeaseAndKeepsTheRecords) {
   manager.act([&] { manager.answer().lease_ns = 100'000'000; });
   start();
   EXPECT_EQ(node->statistics().cluster, wire::to_string({1, 2}));
@@ -299,15 +299,15 @@ TEST_F(NodeManagerTest, WrongCommitManagerCostsTheLeaseAndNoRecord) {
     client.send(3, read());
     EXPECT_EQ(client.wait(3), Opcode::kPlainReadReply);
   };
-  // One that shows another cluster, and would have the node drop its tables.
+  // A commit manager that shows another cluster, and whose catalog would make the node drop its tables.
   manager.act([&] { manager.answer().history.cluster = {3, 4}; });
   refused(wire::to_string({3, 4}));
-  // One that has compared the node's report itself.
+  // A commit manager that refuses the node's report itself.
   manager.act([&] { manager.refuse_registration({StatusCode::kWrongCluster, "an older state"}); });
   refused("an older state");
 }
 
-TEST_F(NodeManagerTest, HealthTellsTheClusterAndWhyACommitManagerIsRefused) {
+TEST_F(NodeManagerTest, HealthReportsTheClusterAndTheRefusal) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "gRPC is not built for ThreadSanitizer";
 #endif
@@ -337,7 +337,7 @@ TEST_F(NodeManagerTest, StartsAlthoughTheCommitManagerWaitsForOthers) {
   EXPECT_TRUE(eventually([&] { return node->statistics().node == 1; }));
 }
 
-TEST_F(NodeManagerTest, WithoutRenewalsTheNodeStopsServingUntilItIsHeardAgain) {
+TEST_F(NodeManagerTest, WithoutRenewalsTheNodeStopsServingUntilTheNextOne) {
   manager.act([&] { manager.answer().lease_ns = 100'000'000; });
   start();
   ClientConnection client(node->address());
@@ -350,7 +350,7 @@ TEST_F(NodeManagerTest, WithoutRenewalsTheNodeStopsServingUntilItIsHeardAgain) {
   client.send(3, read());
   EXPECT_EQ(client.error(3), StatusCode::kUnavailable);
   manager.act([&] { manager.renew(true); });
-  // The renewal that was not answered is given up with its connection.
+  // The node closes the connection with the unanswered renewal.
   ASSERT_TRUE(eventually([&] { return node->statistics().lease_holds; }));
   client.send(4, read());
   EXPECT_EQ(client.wait(4), Opcode::kPlainReadReply);
@@ -363,7 +363,7 @@ TEST_F(NodeManagerTest, AFenceEndsTheSessionsConnectionsOnEveryThread) {
   for (uint64_t session = 5; session <= 8; ++session) clients.emplace_back(node->address()).attach(session);
   EXPECT_EQ(node->statistics().sessions, 4u);
   manager.act([&] { manager.send(9, wire::Fence{{SessionId(8), {SessionId(6)}}}); });
-  ASSERT_TRUE(eventually([&] { return manager.count(Opcode::kFenceInstalled) == 1; }));
+  ASSERT_TRUE(eventually([&] { return manager.count(Opcode::kFenceReply) == 1; }));
   for (const size_t dead : {size_t{0}, size_t{2}, size_t{3}})
     EXPECT_TRUE(eventually([&] { return clients[dead].closed(); })) << dead;
   clients[1].send(2, read());
@@ -383,7 +383,7 @@ TEST_F(NodeManagerTest, ANewConnectionOfASessionEndsTheOlderOnAnotherThread) {
   EXPECT_EQ(node->statistics().sessions, 1u);
 }
 
-TEST_F(NodeManagerTest, AStopAnswersWhatWasReceived) {
+TEST_F(NodeManagerTest, StopAnswersReceivedRequests) {
   constexpr uint64_t kRequests = 2'000;
   start();
   ClientConnection client(node->address());

@@ -2,12 +2,12 @@
 
 #include <loam/storage/node.h>
 
-#include "common/net/tcp_transport.h"
+#include "common/net/tcp/tcp_transport.h"
 
 namespace loam::storage {
 namespace {
 
-/// Plays a commit manager that accepts and answers what it is told to.
+/// A commit manager that accepts connections and sends scripted answers.
 class ScriptedManager : public net::Handler {
  public:
   ScriptedManager() : transport_(net::make_tcp_transport().value()) {
@@ -83,7 +83,7 @@ TEST(StorageNode, TooLittleMemoryIsAClearError) {
   options.query_memory_share = 0.75;
   const Status queries = start(options);
   EXPECT_TRUE(queries == StatusCode::kNoSpace) << queries.to_string();
-  EXPECT_NE(queries.message().find("3145728 are for queries: --query-memory-share"), std::string_view::npos)
+  EXPECT_NE(queries.message().find("--query-memory-share reserves 3145728"), std::string_view::npos)
       << queries.to_string();
   options = small();
   options.memory_bytes = uint64_t{1} << 42;  // 4 TiB

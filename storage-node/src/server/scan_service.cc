@@ -12,13 +12,13 @@
 namespace loam::storage {
 namespace {
 
-/// Clients that want to hear of progress more or less often than this hear this often.
-constexpr uint64_t kLeastProgressNs = 20'000'000;
-constexpr uint64_t kMostProgressNs = 3'600'000'000'000;
+/// Bounds of the time between two progress messages; the service clamps the client's wish to them.
+constexpr uint64_t kMinProgressIntervalNs = 20'000'000;
+constexpr uint64_t kMaxProgressIntervalNs = 3'600'000'000'000;
 
 uint64_t saturating_add(uint64_t a, uint64_t b) { return a + std::min(b, std::numeric_limits<uint64_t>::max() - a); }
 
-/// Of the parts of one scan; they run side by side.
+/// Sums the statistics of the parts of a scan. Times are maxima, because the parts run at the same time.
 wire::ScanStatistics sum_of(const std::vector<wire::ScanStatistics>& parts) {
   wire::ScanStatistics sum;
   for (const wire::ScanStatistics& part : parts) {
@@ -84,13 +84,13 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
     post(peer.id(), sequence, done);
     return ok_status();
   }
-  const size_t parts = std::min<size_t>(workers_.size(), scan.credits);
+  const size_t parts = std::min<size_t>(workers_.size(), scan.credits);  // each part needs a credit
   ScanId id;
   {
     const std::scoped_lock lock(mutex_);
     if (active_.size() >= options_.max_queries) {
-      return {StatusCode::kOverloaded, "the storage node runs " + std::to_string(active_.size()) +
-                                           " scan queries already, as many as it takes; try again"};
+      return {StatusCode::kOverloaded, "the storage node already runs " + std::to_string(active_.size()) +
+                                           " scan queries, its limit; try again"};
     }
     if (by_request_.contains({peer.id(), sequence})) {
       return {StatusCode::kInvalidArgument, "a scan with sequence " + std::to_string(sequence) + " is under way"};
@@ -124,7 +124,7 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
 Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
   const RegistryView& view = registry_.view();
   const std::shared_ptr<ServedTable>* found = view.find(scan.table);
-  if (found == nullptr && view.waiting.contains(scan.table)) {
+  if (found == nullptr && view.deferred.contains(scan.table)) {
     return Status(StatusCode::kNoSpace, "the storage node has no memory for table " + std::to_string(scan.table.value) +
                                             " yet; remove records or drop tables, then try again");
   }
@@ -136,7 +136,7 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
   if (scan.map_version != view.shards.version) {
     Env::probe("node.scan.other_map");
     return Status(StatusCode::kWrongShard, "the scan names shard map " + std::to_string(scan.map_version) +
-                                               ", this node has " + std::to_string(view.shards.version));
+                                               ", the storage node has " + std::to_string(view.shards.version));
   }
   if (scan.credits == 0 || scan.credits > kMaxScanCredits) {
     return Status(StatusCode::kInvalidArgument, "a scan starts with 1 to " + std::to_string(kMaxScanCredits) +
@@ -152,7 +152,7 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
     auto served = std::make_shared<std::bitset<wire::kVirtualShards>>();
     for (const uint16_t shard : scan.shards) {
       if (shard >= wire::kVirtualShards || !view.owned[shard]) {
-        return Status(StatusCode::kWrongShard, "this node does not own shard " + std::to_string(shard));
+        return Status(StatusCode::kWrongShard, "the storage node does not own shard " + std::to_string(shard));
       }
       served->set(shard);
     }
@@ -169,7 +169,7 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
   spec.arrived_ns = Env::now_ns();
   if (scan.time_limit_ns != 0) spec.deadline_ns = saturating_add(spec.arrived_ns, scan.time_limit_ns);
   if (scan.progress_interval_ns != 0) {
-    spec.progress_interval_ns = std::clamp(scan.progress_interval_ns, kLeastProgressNs, kMostProgressNs);
+    spec.progress_interval_ns = std::clamp(scan.progress_interval_ns, kMinProgressIntervalNs, kMaxProgressIntervalNs);
   }
   return spec;
 }
@@ -177,9 +177,9 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
 void ScanService::credit(Peer& peer, uint64_t sequence, uint32_t credits) {
   const std::scoped_lock lock(mutex_);
   const auto request = by_request_.find({peer.id(), sequence});
-  if (request == by_request_.end()) return;  // it has just ended
-  Active& active = active_.at(request->second);
-  // Each goes to the part that has most under way; more than were spent are not owed to anybody.
+  if (request == by_request_.end()) return;  // the scan has just ended
+  ActiveScan& active = active_.at(request->second);
+  // Give each credit to the part with the most chunks under way. Ignore credits beyond the chunks that were sent.
   for (uint32_t i = 0; i < std::min(credits, kMaxScanCredits); ++i) {
     const auto most = std::ranges::max_element(active.outstanding);
     if (*most == 0) break;
@@ -195,16 +195,16 @@ void ScanService::cancel(Peer& peer, uint64_t sequence) {
   if (request != by_request_.end()) cancel_parts(request->second, {StatusCode::kCancelled, "cancelled by the client"});
 }
 
-void ScanService::peer_gone(PeerId peer) {
+void ScanService::peer_disconnected(PeerId peer) {
   const std::scoped_lock lock(mutex_);
   for (auto request = by_request_.lower_bound({peer, 0}); request != by_request_.end() && request->first.first == peer;
        ++request) {
     Env::probe("node.scan.client_gone");
-    cancel_parts(request->second, {StatusCode::kCancelled, "the client is gone"});
+    cancel_parts(request->second, {StatusCode::kCancelled, "the client has disconnected"});
   }
 }
 
-/// Another part may have failed before this one joined: nothing was there that cancel_parts() could have ended.
+// A part that joins asks whether another part has failed. cancel_parts() could not end a query that had not joined yet.
 bool ScanService::has_failed(ScanId id) {
   const std::scoped_lock lock(mutex_);
   return !active_.at(id).status.ok();
@@ -217,25 +217,26 @@ void ScanService::cancel_parts(ScanId id, const Status& why) {
 }
 
 void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes, ChunkMemory memory) {
-  Outgoing outgoing;
+  OutgoingMessage outgoing;
   outgoing.memory = std::move(memory);
-  outgoing.written.assign(bytes.begin(), bytes.end());
+  outgoing.region_data.assign(bytes.begin(), bytes.end());
   const std::scoped_lock lock(mutex_);
-  Active& active = active_.at(id);
+  ActiveScan& active = active_.at(id);
   ++active.outstanding[part];
   outgoing.peer = active.peer;
   wire::ScanChunk chunk;
   const uint64_t slot_bytes = active.region.size / active.slots;
   if (bytes.size() <= slot_bytes) {
-    // Chunks leave in the order of their slots, so the client has read the oldest ones when their credits are back:
-    // with as many slots as credits, the next slot is free. (Chunks in messages only make that earlier.)
+    // There are as many slots as credits, and chunks use the slots in turn. The client returns the credit of a chunk
+    // after it has read the chunk, so the next slot is free when a credit is left. Chunks in messages use no slot and
+    // leave more room.
     chunk.slot = static_cast<uint32_t>(active.slots_used++ % active.slots);
     chunk.bytes_in_slot = static_cast<uint32_t>(bytes.size());
     outgoing.region = active.region;
     outgoing.offset = chunk.slot * slot_bytes;
   } else {
     chunk.chunk = bytes;
-    outgoing.written = {};
+    outgoing.region_data = {};
     outgoing.message.reserve(bytes.size() + 64);
   }
   wire::encode_message(chunk, active.sequence, outgoing.message);
@@ -244,7 +245,7 @@ void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes, ChunkMemory me
 
 template <class Message>
 void ScanService::post(PeerId peer, uint64_t sequence, const Message& message) {
-  Outgoing outgoing{.peer = peer};
+  OutgoingMessage outgoing{.peer = peer};
   wire::encode_message(message, sequence, outgoing.message);
   outbox_of(peer).post(std::move(outgoing));
 }
@@ -255,9 +256,9 @@ void ScanService::part_progress(ScanId id, size_t part, const wire::ScanStatisti
   uint64_t sequence;
   {
     const std::scoped_lock lock(mutex_);
-    Active& active = active_.at(id);
+    ActiveScan& active = active_.at(id);
     active.statistics[part] = statistics;
-    if (part != active.speaker()) return;  // one part speaks for all of them
+    if (part != active.reporting_part()) return;  // one part reports for all of them
     progress.statistics = sum_of(active.statistics);
     peer = active.peer;
     sequence = active.sequence;
@@ -266,10 +267,10 @@ void ScanService::part_progress(ScanId id, size_t part, const wire::ScanStatisti
 }
 
 void ScanService::part_done(ScanId id, size_t part, const Status& status, const wire::ScanStatistics& statistics) {
-  Active ended;
+  ActiveScan ended;
   {
     const std::scoped_lock lock(mutex_);
-    Active& active = active_.at(id);
+    ActiveScan& active = active_.at(id);
     active.statistics[part] = statistics;
     active.part_ended[part] = true;
     if (!status.ok() && active.status.ok()) {

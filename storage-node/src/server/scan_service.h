@@ -1,4 +1,4 @@
-// The scan threads of a storage node.
+// The service of a storage node that executes scans on its scan threads.
 #pragma once
 
 #include <algorithm>
@@ -23,44 +23,51 @@
 
 namespace loam::storage {
 
-/// Chunks of one scan that may be under way to the client: bounds what a scan costs in queues (64 × 256 KiB).
+/// Upper bound on the chunks of one scan that are under way to the client. It limits the queues of a scan to 64 times
+/// 256 KiB.
 inline constexpr uint32_t kMaxScanCredits = 64;
 
-/// Role: takes scans from the network threads, runs them on threads of its own, and leaves their chunks in the outbox
-/// of the network thread that serves the peer. A scan is cut into one part for each scan thread; each part has a share
-/// of the credits, and the client merges parts as it merges nodes. Owner: the node. Threads: ScanPort and PeerListener
-/// by any network thread.
-class ScanService : public ScanPort, public PeerListener {
+/// Executes the scans of all clients of a storage node.
+///
+/// Role: takes scans from the network threads, runs them on scan threads, and posts their chunks to the outbox of the
+/// network thread that serves the peer. The service cuts a scan into one part for each scan thread. Each part gets a
+/// share of the credits, and the client merges the parts as it merges the results of storage nodes. Owner: the storage
+/// node. Threads: any network thread calls the functions of ScanHandler and PeerObserver.
+class ScanService : public ScanHandler, public PeerObserver {
  public:
   struct Options {
-    unsigned threads = 1;
+    unsigned threads = 1;  ///< number of scan threads
+    /// Upper bound on the queries under way; further ones get kOverloaded.
     uint32_t max_queries = 256;
-    /// A query whose client takes no chunk for so long ends with kTimeout (R25).
+    /// A query that waits for credits for longer than this ends with kTimeout (R25, limit for stalled queries).
     uint64_t stall_limit_ns = 30'000'000'000;
-    /// What the queries draw their memory from; null: no limit. Outlives the service and the outboxes.
+    /// The memory of all queries; null: no limit. It outlives the service and the outboxes.
     QueryMemory* memory = nullptr;
-    /// Priority below the network threads (0): they get a core first when both want it.
+    /// Nice value of the scan threads. Network threads have 0, so they get a core first when both want it.
     int nice = 5;
   };
 
-  /// Peer p is served by outboxes[p % outboxes.size()].
+  /// The messages for peer p go to outboxes[p % outboxes.size()].
   ScanService(Registry& registry, EpochDomain& epochs, PagePool& pool, std::vector<Outbox*> outboxes,
               const Options& options);
   ~ScanService() override;
 
+  /// Starts the scan threads.
   void run();
+  /// Ends the scan threads and joins them.
   void stop();
-  /// Ends the scans under way, and waits until their clients' outboxes have that, at most `timeout_ns`. Any thread.
+  /// Ends the scans under way with `status`. Blocks until the ends of all scans are in the outboxes, or `timeout_ns` is
+  /// over. Threads: any.
   void end_all(const Status& status, uint64_t timeout_ns);
   void add_statistics(NodeStatistics& statistics) const;
 
   Status start(Peer& peer, uint64_t sequence, wire::Scan scan) override;
   void credit(Peer& peer, uint64_t sequence, uint32_t credits) override;
   void cancel(Peer& peer, uint64_t sequence) override;
-  void peer_gone(PeerId peer) override;
+  void peer_disconnected(PeerId peer) override;
 
  private:
-  /// Where part `part` of every scan leaves its results.
+  /// Receives the results of part `part` of every scan from its scheduler.
   class PartSink : public ScanSink {
    public:
     PartSink(ScanService& service, size_t part) : service_(service), part_(part) {}
@@ -80,25 +87,29 @@ class ScanService : public ScanPort, public PeerListener {
   };
 
   /// A scan under way.
-  struct Active {
+  struct ActiveScan {
     PeerId peer = 0;
     uint64_t sequence = 0;
     size_t parts_left = 0;
-    net::RemoteRegion region{};  // of the client, for chunks; id 0: none
-    uint32_t slots = 0;          // in it
-    uint64_t slots_used = 0;     // chunks written into it
+    net::RemoteRegion region{};  // memory of the client for chunks; id 0: none
+    uint32_t slots = 0;          // number of chunks that fit into `region`
+    uint64_t slots_used = 0;     // chunks written into `region` so far
     std::vector<bool> part_ended;
-    std::vector<uint32_t> outstanding;             // chunks sent and not credited again, by part
-    Status status{};                               // the first part's error
-    std::vector<wire::ScanStatistics> statistics;  // as far as they are known, by part
+    std::vector<uint32_t> outstanding;             // for each part: chunks sent whose credits have not come back
+    Status status{};                               // the first error of a part
+    std::vector<wire::ScanStatistics> statistics;  // for each part: the newest that are known
 
-    /// The first part that has not ended tells the client how far all of them are.
-    size_t speaker() const { return static_cast<size_t>(std::ranges::find(part_ended, false) - part_ended.begin()); }
+    /// Returns the part that reports the progress of all parts to the client: the first one that has not ended.
+    size_t reporting_part() const {
+      return static_cast<size_t>(std::ranges::find(part_ended, false) - part_ended.begin());
+    }
   };
 
+  /// Checks a scan and resolves it: table, shards, snapshot, query and page list.
   Result<ScanSpec> make_spec(wire::Scan& scan) const;
-  void cancel_parts(ScanId id, const Status& why);  // caller holds mutex_
-  // Called by the scan threads.
+  /// Cancels all parts of a scan. The caller holds `mutex_`.
+  void cancel_parts(ScanId id, const Status& why);
+  // The scan threads call these functions.
   void send_chunk(ScanId id, size_t part, Bytes bytes, ChunkMemory memory);
   bool has_failed(ScanId id);
   void part_progress(ScanId id, size_t part, const wire::ScanStatistics& statistics);
@@ -115,9 +126,9 @@ class ScanService : public ScanPort, public PeerListener {
   std::vector<std::unique_ptr<ScanWorker>> workers_;  // part p of every scan runs on workers_[p]
 
   Mutex mutex_;
-  Condition idle_;
+  Condition idle_;  // signalled when no scan is under way
   // Guarded by mutex_.
-  std::unordered_map<ScanId, Active> active_;
+  std::unordered_map<ScanId, ActiveScan> active_;
   std::map<std::pair<PeerId, uint64_t>, ScanId> by_request_;
   ScanId last_id_ = 0;
   // Any thread.

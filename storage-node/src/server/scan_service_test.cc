@@ -13,24 +13,24 @@
 
 #include "common/base/env.h"
 #include "common/schema/merge.h"
-#include "common/testing/patience.h"
-#include "storage-node/src/request/node_fixture.h"
+#include "common/testing/eventually.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
 
-/// Keeps what scans send, and lets the test wait for their end.
+/// Keeps the messages of scans, and lets the test wait for the end of a scan.
 class RecordingOutbox : public Outbox {
  public:
-  void post(Outgoing outgoing) override {
+  void post(OutgoingMessage outgoing) override {
     const std::lock_guard lock(mutex_);
     messages_.push_back(std::move(outgoing.message));
     posted_.notify_all();
   }
-  /// The messages up to and with kScanDone; fails the test if it does not come in time.
+  /// Returns the messages up to kScanDone, inclusive. Fails the test if kScanDone does not arrive in time.
   std::vector<Buffer> wait_for_done() {
     std::unique_lock lock(mutex_);
-    const bool done = posted_.wait_for(lock, testing::kPatience, [&] {
+    const bool done = posted_.wait_for(lock, testing::kTestTimeout, [&] {
       return !messages_.empty() && opcode(messages_.back()) == wire::Opcode::kScanDone;
     });
     EXPECT_TRUE(done) << "no kScanDone";
@@ -49,20 +49,20 @@ class RecordingOutbox : public Outbox {
   std::vector<Buffer> messages_;  // guarded by mutex_
 };
 
-/// Keeps everything, for a test that plays the client.
+/// Keeps all messages, for a test that acts as the client.
 class KeepingOutbox : public Outbox {
  public:
-  void post(Outgoing outgoing) override {
+  void post(OutgoingMessage outgoing) override {
     const std::lock_guard lock(mutex_);
     kept_.push_back(std::move(outgoing));
     posted_.notify_all();
   }
-  /// The oldest, if one comes in that time.
+  /// Returns the oldest message; waits for one up to that time.
   template <class Duration>
-  std::optional<Outgoing> take(Duration within) {
+  std::optional<OutgoingMessage> take(Duration within) {
     std::unique_lock lock(mutex_);
     if (!posted_.wait_for(lock, within, [&] { return !kept_.empty(); })) return {};
-    std::optional<Outgoing> oldest = std::move(kept_.front());
+    std::optional<OutgoingMessage> oldest = std::move(kept_.front());
     kept_.pop_front();
     return oldest;
   }
@@ -70,7 +70,7 @@ class KeepingOutbox : public Outbox {
  private:
   std::mutex mutex_;
   std::condition_variable posted_;
-  std::deque<Outgoing> kept_;  // guarded by mutex_
+  std::deque<OutgoingMessage> kept_;  // guarded by mutex_
 };
 
 class ScanServiceTest : public NodeFixture {
@@ -83,7 +83,7 @@ class ScanServiceTest : public NodeFixture {
     service = std::make_unique<ScanService>(*registry, epochs, *pool, std::vector<Outbox*>{&outbox},
                                             ScanService::Options{.threads = threads, .max_queries = max_queries});
   }
-  /// Keys 1 … kRows with balance = key, written by transaction 11.
+  /// Inserts keys 1 … kRows with balance = key in transaction 11.
   void fill() {
     const EpochGuard guard(*epoch_thread);
     Table& table = *(*registry->view().find(kAccounts))->table;
@@ -106,7 +106,7 @@ class ScanServiceTest : public NodeFixture {
     const EpochGuard guard(*epoch_thread);
     return service->start(peer, sequence, std::move(scan));
   }
-  /// The sum over all chunks that came, merged as a client does.
+  /// Returns the sum over all chunks that arrived, merged as a client does.
   int64_t merged_sum(const std::vector<Buffer>& messages) {
     const Schema s = schema("balance");
     const Query query = sum_scan().query;
@@ -128,7 +128,7 @@ class ScanServiceTest : public NodeFixture {
     return result->view().get<int64_t>(0, 0);
   }
 
-  /// How the scan ended, without a chunk.
+  /// Returns the status with which the scan ended, without a chunk.
   StatusCode end_of_scan() {
     const auto messages = outbox.wait_for_done();
     EXPECT_EQ(messages.size(), 1u);
@@ -140,7 +140,7 @@ class ScanServiceTest : public NodeFixture {
     return done.status.code();
   }
 
-  /// All rows in more than one chunk, for a client that takes one.
+  /// Makes a scan with more than one chunk of rows, for a client that reads one.
   static wire::Scan wide_scan() {
     wire::Scan scan = sum_scan();
     scan.query.aggregates.clear();
@@ -152,11 +152,12 @@ class ScanServiceTest : public NodeFixture {
     service = std::make_unique<ScanService>(*registry, epochs, *pool, std::vector<Outbox*>{&kept}, options);
     service->run();
   }
-  /// How so many scans ended, by their sequences. The client reads what comes for `reads` and for no other.
+  /// Waits for the ends of `count` scans and returns their statuses by sequence. The client reads the chunks of scan
+  /// `reads` alone.
   std::map<uint64_t, Status> ends_of_scans(size_t count, uint64_t reads) {
     std::map<uint64_t, Status> ends;
     while (ends.size() < count) {
-      const auto outgoing = kept.take(testing::kPatience);
+      const auto outgoing = kept.take(testing::kTestTimeout);
       if (!outgoing.has_value()) {
         ADD_FAILURE() << "no kScanDone";
         break;
@@ -209,18 +210,19 @@ TEST_F(ScanServiceTest, RefusesWhatItCannotServe) {
   EXPECT_TRUE(start(scan) == StatusCode::kWrongShard);
 }
 
-// What a chunk takes is drawn until the network has it; then, and when its scan has ended, everything is given back.
-TEST_F(ScanServiceTest, QueryMemoryIsDrawnUntilTheNetworkHasTheChunks) {
+// The memory of a chunk is held until the network has taken it. After that, and after the end of the scan, all memory
+// is released.
+TEST_F(ScanServiceTest, QueryMemoryIsHeldUntilTheNetworkHasTheChunks) {
   fill();
   QueryMemory memory(uint64_t{64} << 20);
   start_kept({.threads = 1, .max_queries = 4, .memory = &memory});
   wire::Scan scan = wide_scan();
   scan.credits = 8;
   EXPECT_TRUE(start(scan, 1).ok());
-  std::vector<Outgoing> on_their_way;
+  std::vector<OutgoingMessage> on_their_way;
   size_t bytes = 0;
   for (bool done = false; !done;) {
-    auto outgoing = kept.take(testing::kPatience);
+    auto outgoing = kept.take(testing::kTestTimeout);
     ASSERT_TRUE(outgoing.has_value()) << "no kScanDone";
     const wire::Opcode opcode = RecordingOutbox::opcode(outgoing->message);
     done = opcode == wire::Opcode::kScanDone;
@@ -235,7 +237,7 @@ TEST_F(ScanServiceTest, QueryMemoryIsDrawnUntilTheNetworkHasTheChunks) {
   EXPECT_TRUE(testing::eventually([&] { return memory.used_bytes() == 0; })) << memory.used_bytes();
 }
 
-TEST_F(ScanServiceTest, AScanBeyondTheMemoryOfQueriesIsToldWhichLimitItMet) {
+TEST_F(ScanServiceTest, ScanBeyondQueryMemoryNamesTheLimit) {
   fill();
   QueryMemory memory(uint64_t{64} << 10);
   start_kept({.threads = 2, .max_queries = 4, .memory = &memory});
@@ -244,7 +246,7 @@ TEST_F(ScanServiceTest, AScanBeyondTheMemoryOfQueriesIsToldWhichLimitItMet) {
   ASSERT_EQ(wide.count(1), 1u);
   EXPECT_TRUE(wide.at(1) == StatusCode::kOverloaded) << wide.at(1).to_string();
   EXPECT_NE(wide.at(1).message().find("--query-memory-share"), std::string_view::npos) << wide.at(1).to_string();
-  // Its memory is given back; before, another query might meet the limit, too.
+  // The query has released its memory; before that another query might have met the limit, too.
   EXPECT_TRUE(testing::eventually([&] { return memory.used_bytes() == 0; })) << memory.used_bytes();
   EXPECT_TRUE(start(sum_scan(), 2).ok());
   const auto sum = ends_of_scans(1, 1);
@@ -253,7 +255,7 @@ TEST_F(ScanServiceTest, AScanBeyondTheMemoryOfQueriesIsToldWhichLimitItMet) {
   EXPECT_TRUE(testing::eventually([&] { return memory.used_bytes() == 0; })) << memory.used_bytes();
 }
 
-TEST_F(ScanServiceTest, LimitsQueriesAndTellsSequencesApart) {
+TEST_F(ScanServiceTest, LimitsQueriesAndDistinguishesSequences) {
   start_service(1, 2);  // not running: queries stay under way
   EXPECT_TRUE(start(sum_scan(), 1).ok());
   EXPECT_TRUE(start(sum_scan(), 1) == StatusCode::kInvalidArgument) << "the sequence is in use";
@@ -273,8 +275,8 @@ TEST_F(ScanServiceTest, PartsOfSeveralThreadsMakeOneAnswer) {
   }
 }
 
-// What a slot holds is read, and its credit given back, in the order in which chunks come, and only when the node does
-// not go on without.
+// The client reads slots in the order of the chunks, and returns a credit only when the node does not continue without
+// it.
 TEST_F(ScanServiceTest, ChunksGoIntoSlotsThatAreFree) {
   constexpr std::chrono::milliseconds kPause{50};
   fill();
@@ -292,7 +294,7 @@ TEST_F(ScanServiceTest, ChunksGoIntoSlotsThatAreFree) {
     uint64_t rows = 0;
     size_t chunks = 0;
     for (;;) {
-      const std::chrono::milliseconds patience = held.empty() ? testing::kPatience : kPause;
+      const std::chrono::milliseconds patience = held.empty() ? testing::kTestTimeout : kPause;
       const auto outgoing = kept.take(patience);
       if (!outgoing.has_value()) {
         ASSERT_FALSE(held.empty()) << "nothing came";
@@ -307,13 +309,13 @@ TEST_F(ScanServiceTest, ChunksGoIntoSlotsThatAreFree) {
       wire::ScanChunk chunk;
       ASSERT_TRUE(wire::decode_body(reader, chunk).ok());
       ASSERT_TRUE(chunk.chunk.empty()) << "what fits goes into a slot";
-      ASSERT_EQ(chunk.bytes_in_slot, outgoing->written.size());
+      ASSERT_EQ(chunk.bytes_in_slot, outgoing->region_data.size());
       ASSERT_LT(chunk.slot, scan.credits);
       ASSERT_EQ(outgoing->region.id, 7u);
       ASSERT_EQ(outgoing->offset, chunk.slot * slot_bytes);
       ASSERT_EQ(std::ranges::count(held, chunk.slot), 0) << "the client still reads there";
       uint32_t first_of_chunk = 0;
-      std::memcpy(&first_of_chunk, outgoing->written.data(), sizeof(first_of_chunk));
+      std::memcpy(&first_of_chunk, outgoing->region_data.data(), sizeof(first_of_chunk));
       rows += first_of_chunk;  // a chunk begins with the number of its rows
       held.push_back(chunk.slot);
       ++chunks;
@@ -361,10 +363,10 @@ TEST_F(ScanServiceTest, ADroppedTableEndsItsScans) {
   service->stop();
 }
 
-TEST_F(ScanServiceTest, AGonePeerEndsItsScans) {
+TEST_F(ScanServiceTest, DisconnectedPeerEndsItsScans) {
   start_service(1, 1);
   ASSERT_TRUE(start(sum_scan()).ok());
-  service->peer_gone(peer.id());
+  service->peer_disconnected(peer.id());
   service->run();
   outbox.wait_for_done();
   EXPECT_TRUE(start(sum_scan(), 2).ok()) << "its place is free again";
@@ -375,7 +377,7 @@ TEST_F(ScanServiceTest, WithoutALeaseScansEnd) {
   fill();
   start_service(2);
   ASSERT_TRUE(start(sum_scan()).ok());
-  registry->grant_lease(1);  // it has run out
+  registry->grant_lease(1);  // a lease that has run out
   service->run();
   EXPECT_EQ(end_of_scan(), StatusCode::kUnavailable);
   service->stop();
@@ -391,7 +393,7 @@ TEST_F(ScanServiceTest, ANewPublicationEndsScansThatItDoesNotCover) {
   service->stop();
 }
 
-TEST_F(ScanServiceTest, AStopTellsTheClients) {
+TEST_F(ScanServiceTest, EndAllInformsTheClients) {
   fill();
   start_service(2);
   ASSERT_TRUE(start(sum_scan()).ok());
@@ -446,7 +448,7 @@ TEST_F(ScanServiceTest, ATimeLimitEndsAScanWhoseClientDoesNotRead) {
   EXPECT_GE(done.statistics.elapsed_ns, scan.time_limit_ns);
 }
 
-TEST_F(ScanServiceTest, AReaderThatDoesNotReadIsCutOffAndOthersGoOn) {
+TEST_F(ScanServiceTest, StalledReaderIsCancelledAndOthersContinue) {
   fill();
   start_kept({.max_queries = 3, .stall_limit_ns = 3'000'000'000});
   const uint64_t begun_ns = Env::now_ns();
@@ -465,7 +467,7 @@ TEST_F(ScanServiceTest, AReaderThatDoesNotReadIsCutOffAndOthersGoOn) {
   service->stop();
 }
 
-TEST_F(ScanServiceTest, WhoDoesNotReadLosesItsPagesWhenMemoryIsShort) {
+TEST_F(ScanServiceTest, StalledReaderLosesItsPagesWhenMemoryIsShort) {
   fill();
   while (pool->fill() <= 0.9) ASSERT_NE(pool->allocate(pool->page_size(), Reserve::kCompactor), nullptr);
   start_kept({.stall_limit_ns = 10'000'000'000});
@@ -474,7 +476,7 @@ TEST_F(ScanServiceTest, WhoDoesNotReadLosesItsPagesWhenMemoryIsShort) {
   const auto ends = ends_of_scans(2, 2);
   ASSERT_EQ(ends.size(), 2u);
   EXPECT_EQ(ends.at(1).code(), StatusCode::kTimeout);
-  EXPECT_NE(ends.at(1).message().find("short of the memory"), std::string_view::npos) << ends.at(1).to_string();
+  EXPECT_NE(ends.at(1).message().find("short of memory"), std::string_view::npos) << ends.at(1).to_string();
   EXPECT_TRUE(ends.at(2).ok()) << "it reads: " << ends.at(2).to_string();
   service->stop();
   const EpochGuard guard(*epoch_thread);
@@ -482,13 +484,13 @@ TEST_F(ScanServiceTest, WhoDoesNotReadLosesItsPagesWhenMemoryIsShort) {
   EXPECT_TRUE(std::ranges::none_of(pages, [](const Page* page) { return page->pinned(); }));
 }
 
-TEST_F(ScanServiceTest, ProgressIsToldNeitherTooOftenNorForAnIntervalWithoutEnd) {
+TEST_F(ScanServiceTest, ProgressIntervalIsClamped) {
   fill();
   start_service(1);
   service->run();
   wire::Scan scan = sum_scan();
   scan.query.aggregates.clear();
-  scan.query.select.assign(700, 0);  // more than one chunk, for a client that takes one
+  scan.query.select.assign(700, 0);  // more than one chunk, for a client that reads one
   scan.credits = 1;
   scan.time_limit_ns = 1'000'000'000;
   for (const uint64_t interval_ns : {uint64_t{1}, std::numeric_limits<uint64_t>::max()}) {

@@ -9,11 +9,13 @@
 namespace loam::storage {
 namespace {
 
-/// Walked under one epoch guard: some 20 µs of memory traffic, so that reclamation and commands are not held up.
+/// Bytes of entries that are walked under one epoch guard: about 20 µs of memory traffic, so that a step delays
+/// reclamation and commands little.
 constexpr size_t kBytesPerStep = size_t{256} << 10;
-/// While queries wait for credits: how often their time limits are looked at.
+/// Time between two checks of the limits of queries while all of them wait for credits.
 constexpr auto kBlockedPause = std::chrono::milliseconds(10);
-/// When the pool is this full, queries whose clients do not read lose the pages that they pin (R25).
+/// Above this fill of the pool a query that is blocked for longer than kBlockedUnderPressureNs ends and unpins its
+/// pages (R25, limit for stalled queries).
 constexpr double kPressureFill = 0.9;
 constexpr uint64_t kBlockedUnderPressureNs = 1'000'000'000;
 
@@ -49,10 +51,10 @@ void ScanWorker::post(Command command) {
 void ScanWorker::loop(size_t number) {
   EpochThread thread(epochs_, "scan " + std::to_string(number));
   bool busy = false;
-  while (take_commands(!busy)) {
+  while (dequeue_commands(!busy)) {
     const uint64_t now_ns = Env::now_ns();
-    for (const Command& command : taken_) command(scheduler_, now_ns);
-    taken_.clear();
+    for (const Command& command : running_) command(scheduler_, now_ns);
+    running_.clear();
     busy = step(thread, now_ns);
     const ScanPassStatistics statistics = scheduler_.statistics();
     pages_.store(statistics.pages, std::memory_order_relaxed);      // relaxed: statistics
@@ -68,6 +70,7 @@ bool ScanWorker::step(EpochThread& thread, uint64_t now_ns) {
     tables_.clear();
     return false;
   }
+  // End the queries of dropped tables (R30, table creation and drop).
   const RegistryView& view = registry_.view();
   for (auto table = tables_.begin(); table != tables_.end();) {
     if (view.find(*table) == nullptr) {
@@ -85,7 +88,7 @@ bool ScanWorker::step(EpochThread& thread, uint64_t now_ns) {
   return scheduler_.step(now_ns, registry_.publication(), kBytesPerStep);
 }
 
-bool ScanWorker::take_commands(bool wait) {
+bool ScanWorker::dequeue_commands(bool wait) {
   std::unique_lock lock(mutex_);
   const auto due = [this] { return stopping_ || !commands_.empty(); };
   if (wait && scheduler_.queries() > 0) {
@@ -93,7 +96,7 @@ bool ScanWorker::take_commands(bool wait) {
   } else if (wait) {
     posted_.wait(lock, due);
   }
-  taken_.swap(commands_);
+  running_.swap(commands_);
   return !stopping_;
 }
 

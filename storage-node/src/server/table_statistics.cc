@@ -11,7 +11,7 @@
 
 namespace loam::storage {
 
-std::vector<TableStatistics> TableReader::read() {
+std::vector<TableStatistics> TableStatisticsReader::read() {
   const std::shared_ptr<const TableList> tables = registry_.tables();
   std::unordered_map<uint64_t, const std::string*> names;
   for (const auto& table : *tables) names.emplace(table->info.id.value, &table->info.name);
@@ -27,7 +27,7 @@ std::vector<TableStatistics> TableReader::read() {
   return all;
 }
 
-TableStatistics TableReader::read(const ServedTable& served) {
+TableStatistics TableStatisticsReader::read(const ServedTable& served) {
   Table& table = *served.table;
   TableStatistics s;
   static_cast<TableCounters&>(s) = table.counters();
@@ -37,7 +37,7 @@ TableStatistics TableReader::read(const ServedTable& served) {
   return s;
 }
 
-void TableReader::add_pages(Table& table, TableStatistics& statistics) {
+void TableStatisticsReader::add_pages(Table& table, TableStatistics& statistics) {
   size_t next = 0;
   for (bool more = true; more;) {
     const EpochGuard guard(thread_);
@@ -45,7 +45,7 @@ void TableReader::add_pages(Table& table, TableStatistics& statistics) {
       statistics.keys = table.keys();
       statistics.index_bytes = table.index().statistics().bytes;
     }
-    // The list may have changed since the last guard: pages that moved towards its beginning are missed.
+    // The list may have changed since the last guard. Pages that moved towards its begin are missed.
     const std::span<Page* const> pages = table.pages().pages();
     const size_t end = std::min(pages.size(), next + pages_per_guard_);
     for (; next < end; ++next) {

@@ -1,4 +1,4 @@
-// What a node tells of its tables, gathered beside everything that they serve.
+// The statistics of the tables of a storage node, gathered while the tables are in use.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,24 @@
 
 namespace loam::storage {
 
-/// Role: looks at all tables for the callers of statistics. It holds one epoch slot for any number of callers, which
-/// take turns. It looks at a bounded number of pages under one epoch guard, so that a node with many tables or pages
-/// frees memory meanwhile. Owner: the node. Threads: any.
-class TableReader {
+/// Gathers the statistics of all tables.
+///
+/// Role: serves the callers of statistics. The reader has one epoch slot for all callers, which take turns. It reads a
+/// bounded number of pages under one epoch guard, so that a storage node with many tables or pages can free memory
+/// meanwhile. Owner: the storage node. Threads: any.
+class TableStatisticsReader {
  public:
-  /// Pages that are looked at under one guard: a cache miss each, together some 100 µs.
+  /// Upper bound on the pages that are read under one guard. Each page costs a cache miss; together they take about
+  /// 100 µs.
   static constexpr size_t kPagesPerGuard = 1'024;
 
-  /// The registry and the epochs outlive it. The limit is for tests; it is named above.
-  TableReader(const Registry& registry, EpochDomain& epochs, size_t pages_per_guard = kPagesPerGuard)
+  /// The registry and the epochs outlive the reader. Tests pass a lower `pages_per_guard`.
+  TableStatisticsReader(const Registry& registry, EpochDomain& epochs, size_t pages_per_guard = kPagesPerGuard)
       : registry_(registry), pages_per_guard_(pages_per_guard), thread_(epochs, "statistics") {}
 
-  /// One entry a table. Numbers of a table that is compacted meanwhile may lack a few of its pages.
+  /// Returns one entry for each table. If a table is compacted meanwhile, its numbers may lack a few of its pages.
   std::vector<TableStatistics> read();
-  /// Calls check(table) for each table inside one guard, until one gives a text; returns it. Slow.
+  /// Calls check(table) for each table inside one guard, and returns the first text that is not empty. Slow.
   template <class Check>
   std::string check(Check check) {
     const std::scoped_lock lock(mutex_);
@@ -39,7 +42,7 @@ class TableReader {
     }
     return {};
   }
-  /// Guards so far.
+  /// Returns the number of guards so far. For tests.
   uint64_t guards() {
     const std::scoped_lock lock(mutex_);
     return thread_.guards();
@@ -51,7 +54,7 @@ class TableReader {
 
   const Registry& registry_;
   const size_t pages_per_guard_;
-  Mutex mutex_;         // between callers
+  Mutex mutex_;         // the callers take turns
   EpochThread thread_;  // guarded by mutex_
 };
 

@@ -6,18 +6,18 @@
 
 #include <gtest/gtest.h>
 
-#include "storage-node/src/request/node_fixture.h"
+#include "storage-node/testing/node_fixture.h"
 
 namespace loam::storage {
 namespace {
 
 constexpr size_t kTables = 60;
 
-class TableReaderTest : public NodeFixture {
+class TableStatisticsReaderTest : public NodeFixture {
  protected:
-  /// Registers with `tables` more tables than the fixture's two.
+  /// Registers the node with `tables` tables besides the two of the fixture.
   void serve(size_t tables) {
-    wire::NodeRegistered answer = registered();
+    wire::RegisterNodeReply answer = registered();
     for (size_t i = 0; i < tables; ++i) {
       const TableId id(100 + i);
       answer.catalog.tables.push_back({id, "t" + std::to_string(i), TableKind::kNonTransactional, schema("value")});
@@ -49,12 +49,12 @@ class TableReaderTest : public NodeFixture {
   }
 };
 
-TEST_F(TableReaderTest, LooksAtABoundedNumberOfPagesUnderOneGuard) {
+TEST_F(TableStatisticsReaderTest, ReadsABoundedNumberOfPagesUnderOneGuard) {
   serve(0);
   constexpr size_t kPages = 9;
   const size_t records = fill(kAccounts, kPages);
-  for (const size_t pages_per_guard : {size_t{1}, size_t{4}, size_t{9}, TableReader::kPagesPerGuard}) {
-    TableReader reader(*registry, epochs, pages_per_guard);
+  for (const size_t pages_per_guard : {size_t{1}, size_t{4}, size_t{9}, TableStatisticsReader::kPagesPerGuard}) {
+    TableStatisticsReader reader(*registry, epochs, pages_per_guard);
     const std::vector<TableStatistics> all = reader.read();
     ASSERT_EQ(all.size(), 2u);
     const TableStatistics& accounts = all[0].name == "accounts" ? all[0] : all[1];
@@ -62,31 +62,31 @@ TEST_F(TableReaderTest, LooksAtABoundedNumberOfPagesUnderOneGuard) {
     EXPECT_EQ(accounts.keys, records);
     EXPECT_GT(accounts.log_bytes, records * sizeof(int64_t));
     EXPECT_GT(accounts.index_bytes, 0u);
-    // The other table has no page, and is looked at under one guard all the same.
+    // The other table has no page, but also takes one guard.
     EXPECT_EQ(reader.guards(), (kPages + pages_per_guard - 1) / pages_per_guard + 1);
   }
 }
 
-TEST_F(TableReaderTest, HoldsNoGuardAcrossTables) {
+TEST_F(TableStatisticsReaderTest, HoldsNoGuardAcrossTables) {
   serve(kTables);
-  TableReader reader(*registry, epochs);
+  TableStatisticsReader reader(*registry, epochs);
   EXPECT_EQ(reader.read().size(), kTables + 2);
   EXPECT_EQ(reader.guards(), kTables + 2);
 }
 
-TEST_F(TableReaderTest, ADroppedTableStaysAsLongAsItsList) {
+TEST_F(TableStatisticsReaderTest, DroppedTableLivesAsLongAsItsList) {
   serve(2);
   const auto tables = registry->tables();
   registry->remove(*epoch_thread, TableId(100));
-  // A table that was dropped stays as long as the list is held; the next list lacks it.
+  // A dropped table lives as long as the list; the next list lacks it.
   EXPECT_EQ(tables->size(), 4u);
   EXPECT_EQ(registry->tables()->size(), 3u);
-  TableReader reader(*registry, epochs);
+  TableStatisticsReader reader(*registry, epochs);
   EXPECT_EQ(reader.read().size(), 3u);
 }
 
-TEST_F(TableReaderTest, HealthKnowsOfTheLossOfRecordsWithoutAGuard) {
-  wire::NodeRegistered answer = registered();
+TEST_F(TableStatisticsReaderTest, LossOfRecordsIsReadWithoutAGuard) {
+  wire::RegisterNodeReply answer = registered();
   answer.memory_lost = true;
   ASSERT_TRUE(registry->enter_service(*epoch_thread, answer).ok());
   const uint64_t guards = epoch_thread->guards();

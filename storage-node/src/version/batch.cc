@@ -1,3 +1,4 @@
+// The stages of a batch; batch.h describes them.
 #include "storage-node/src/version/batch.h"
 
 #include <algorithm>
@@ -12,25 +13,26 @@
 namespace loam::storage {
 namespace {
 
-void take(PointOperation& op, const ReadOutcome& outcome) {
+void set_outcome(PointOperation& op, const ReadOutcome& outcome) {
   op.code = outcome.code;
   op.version = outcome.version;
   op.result = outcome.row;
 }
 
-void take(PointOperation& op, const WriteOutcome& outcome) {
+void set_outcome(PointOperation& op, const WriteOutcome& outcome) {
   op.code = outcome.code;
   op.version = outcome.version;
 }
 
 bool reads(PointKind kind) { return kind == PointKind::kGet || kind == PointKind::kPlainGet; }
-/// Looks at the newest row, not only at its header.
+/// True if the operation reads the newest row, not only its header.
 bool reads_row(const PointOperation& op) { return reads(op.kind) || op.projection != nullptr; }
+/// True for the operations that append_speculative() accepts.
 bool writes_version(PointKind kind) {
   return kind == PointKind::kInsert || kind == PointKind::kUpdate || kind == PointKind::kRemove;
 }
 
-/// Of an operation for which writes_version() holds.
+/// The request of an operation for which writes_version() holds.
 VersionWrite version_write(const PointOperation& op) {
   switch (op.kind) {
     case PointKind::kInsert:
@@ -42,27 +44,27 @@ VersionWrite version_write(const PointOperation& op) {
   }
 }
 
-/// What the stages hand on for one operation.
-struct Staged {
+/// The state of one operation between the stages.
+struct StagedOperation {
   Cursor cursor;
-  Entry* prepared;  // appended for a write; else null
+  Entry* speculative;  // the entry that append_speculative() returned, or null
 };
 
-/// Room for a group, not initialised: a group is seldom full.
+/// Memory for a group. It is not initialised, because most groups are not full.
 class Group {
  public:
   Group() {}  // NOLINT(modernize-use-equals-default): the union has no default constructor
-  Staged& operator[](size_t i) { return staged[i]; }
+  StagedOperation& operator[](size_t i) { return staged[i]; }
 
  private:
-  static_assert(std::is_trivially_destructible_v<Staged>);
+  static_assert(std::is_trivially_destructible_v<StagedOperation>);
   union {
-    Staged staged[ExecuteOptions::kMaxGroup];
+    StagedOperation staged[ExecuteOptions::kMaxGroup];
   };
 };
 
-/// The first stages: each cursor leads to where its key is or would be, everything it leads to is in the cache or on
-/// its way, and entries of writes are appended.
+/// Stages 1 to 3. Afterwards each cursor holds the place of its key, the memory behind it is prefetched, and the
+/// entries of writes are appended.
 void look_up(ThreadContext& thread, std::span<PointOperation> group, Group& staged, bool prefetch) {
   uint64_t hashes[ExecuteOptions::kMaxGroup];
   for (size_t i = 0; i < group.size(); ++i) {
@@ -70,43 +72,46 @@ void look_up(ThreadContext& thread, std::span<PointOperation> group, Group& stag
     if (prefetch) group[i].table->index().prefetch_slot(hashes[i], !reads(group[i].kind));
   }
   for (size_t i = 0; i < group.size(); ++i) {
-    // Made in place: a copy right after it was written would wait for the stores.
-    new (&staged[i]) Staged{group[i].table->index().look(group[i].key, hashes[i], prefetch), nullptr};
+    // Constructed in place: a copy of a cursor that was just written would wait for its stores.
+    new (&staged[i])
+        StagedOperation{group[i].table->index().find_candidate(group[i].key, hashes[i], prefetch), nullptr};
   }
+  // By now the slots of the first operations have arrived in the cache.
   for (size_t i = 0; i < group.size(); ++i) {
     const PointOperation& op = group[i];
     Cursor& cursor = staged[i].cursor;
     op.table->index().confirm(cursor);
     if (prefetch && reads_row(op) && cursor.found()) prefetch_row(*cursor.head);
     if (writes_version(op.kind)) {
-      staged[i].prepared = op.table->prepare(thread, cursor, version_write(op));
-      // The page of the entry before has been sealed, and that entry is not linked yet (R17).
-      const bool follows = i > 0 && group[i - 1].table == op.table && staged[i - 1].prepared != nullptr;
-      const Entry* const entry = staged[i].prepared;
+      staged[i].speculative = op.table->append_speculative(thread, cursor, version_write(op));
+      // Tests pause here: the append has sealed the page of the previous entry, which is not linked yet (R17, freeze).
+      const bool follows = i > 0 && group[i - 1].table == op.table && staged[i - 1].speculative != nullptr;
+      const Entry* const entry = staged[i].speculative;
       if (follows && entry != nullptr && entry == Page::of(entry)->begin()) Env::pause_point("node.batch.opened_page");
     }
   }
 }
 
-void run(ThreadContext& thread, PointOperation& op, Staged& staged) {
+/// Stage 4: runs one operation from the slot that stage 3 has found.
+void run(ThreadContext& thread, PointOperation& op, StagedOperation& staged) {
   Table& table = *op.table;
   Cursor& found = staged.cursor;
-  table.index().confirm(found);  // an earlier operation of the group may have changed it
+  table.index().confirm(found);  // an earlier operation of the group may have changed the slot
   switch (op.kind) {
     case PointKind::kGet:
-      return take(op, table.get_found(thread, found, *op.snapshot));
+      return set_outcome(op, table.get_at(thread, found, *op.snapshot));
     case PointKind::kPlainGet:
-      return take(op, table.plain_get_found(thread, found));
+      return set_outcome(op, table.plain_get_at(thread, found));
     case PointKind::kInsert:
     case PointKind::kUpdate:
     case PointKind::kRemove:
-      return take(op, table.write_found(thread, found, version_write(op), staged.prepared));
+      return set_outcome(op, table.write_at(thread, found, version_write(op), staged.speculative));
     case PointKind::kRevert:
-      return take(op, table.revert_found(thread, found, op.transaction));
+      return set_outcome(op, table.revert_at(thread, found, op.transaction));
     case PointKind::kPlainPut:
-      return take(op, table.plain_put_found(thread, found, op.expected, {op.row, op.projection}, op.reserve));
+      return set_outcome(op, table.plain_put_at(thread, found, op.expected, {op.row, op.projection}, op.reserve));
     case PointKind::kPlainRemove:
-      return take(op, table.plain_remove_found(thread, found, op.expected));
+      return set_outcome(op, table.plain_remove_at(thread, found, op.expected));
   }
 }
 
@@ -114,7 +119,8 @@ void run(ThreadContext& thread, PointOperation& op, Staged& staged) {
 
 void execute(ThreadContext& thread, std::span<PointOperation> operations, const ExecuteOptions& options) {
   LOAM_DCHECK(thread.epochs().inside(), "a batch runs inside an epoch guard");
-  LOAM_DCHECK(options.group >= 1 && options.group <= ExecuteOptions::kMaxGroup, "the size of a group is checked early");
+  LOAM_DCHECK(options.group >= 1 && options.group <= ExecuteOptions::kMaxGroup,
+              "the node options bound the size of a group");
   Group staged;
   for (size_t at = 0; at < operations.size(); at += options.group) {
     const auto group = operations.subspan(at, std::min(options.group, operations.size() - at));

@@ -1,4 +1,4 @@
-// Many point operations at once: the requests of one network batch, across tables and clients.
+// The execution of many point operations together: the requests of one network batch, across tables.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,19 @@
 
 namespace loam::storage {
 
-/// How execute() overlaps memory accesses. Run-time options, so that each mechanism's worth can be measured.
+/// How execute() overlaps memory accesses. These are run-time options, so that benchmarks measure each mechanism.
 struct ExecuteOptions {
   static constexpr size_t kMaxGroup = 64;
 
-  /// Operations that go through the stages together, 1 to kMaxGroup; 1: one after another. Groups of 16 are worth a
-  /// factor of 7 over one at a time on memory that does not fit the caches; beyond 16 the gain is small and the
-  /// processor's line buffers are full.
+  /// Operations that pass each stage together, 1 to kMaxGroup. 1: each operation runs alone. If the data do not fit
+  /// into the caches, groups of 16 are 7 times as fast as single operations. Larger groups gain little, because the
+  /// line buffers of the processor are full.
   size_t group = 16;
-  /// Fetch slots, entries and rows ahead. Without it the stages only bring the memory accesses closer together.
+  /// Prefetch slots, entries and rows. Without prefetches, the stages only bring the memory accesses closer together.
   bool prefetch = true;
 };
 
+/// The kind of a point operation: one function of Table.
 enum class PointKind : uint8_t {
   kGet,
   kInsert,
@@ -31,34 +32,41 @@ enum class PointKind : uint8_t {
   kPlainRemove,
 };
 
-/// One operation, and its outcome.
+/// One operation on one record, and its outcome. The comments say which kinds use a field.
+///
+/// Owner: the caller, which fills the input and keeps all referenced memory until execute() returns. Threads: one.
 struct PointOperation {
   PointKind kind = PointKind::kGet;
-  Reserve reserve = Reserve::kWrite;  ///< kPlainPut
-  Table* table = nullptr;             ///< never null: the caller answers unknown tables itself
+  Reserve reserve = Reserve::kWrite;  ///< memory class of kPlainPut
+  Table* table = nullptr;             ///< never null: the caller answers requests for unknown tables itself
   Key key;
-  const Snapshot* snapshot = nullptr;      ///< get and transactional writes; the caller's
+  const Snapshot* snapshot = nullptr;      ///< get and transactional writes
   TransactionId transaction;               ///< transactional writes and revert
   Version expected;                        ///< plain writes
-  Bytes row;                               ///< insert, update, plain put; the caller's
-  const Projection* projection = nullptr;  ///< update, plain put: of `row`; null: it is a whole row
+  Bytes row;                               ///< insert, update, plain put
+  const Projection* projection = nullptr;  ///< update, plain put: the fields of `row`; null: it is a whole row
 
   StatusCode code = StatusCode::kOk;  ///< out
   Version version;                    ///< out: ReadOutcome::version or WriteOutcome::version
   Bytes result;                       ///< out: the row read; valid until the caller's epoch guard ends
 };
 
-/// Takes memory of the class of normal writes, which garbage collection has to bring again.
+/// True if the operation allocates memory as an ordinary write does. Garbage collection has to free as much again, so
+/// the node counts these operations for its write throttle.
 inline bool appends(const PointOperation& op) {
   return op.kind == PointKind::kInsert || op.kind == PointKind::kUpdate ||
          (op.kind == PointKind::kPlainPut && op.reserve == Reserve::kWrite);
 }
 
-/// Executes the operations, group by group, in stages: the keys are hashed and their slots fetched; the slots are
-/// walked and the newest entries fetched; rows that will be read are fetched, and entries that will be written are
-/// appended; then each operation runs, in order, from the slot that was found, which is looked at once more. Outcomes
-/// are the same as one by one, also of operations on one key. Allocates nothing. Caller holds an epoch guard of the
-/// thread.
+/// Executes the operations in order, with the same outcomes as one by one, also for operations on one key.
+///
+/// Each group of operations passes four stages:
+/// 1. Hash the keys and prefetch their slots.
+/// 2. Walk the slots and prefetch the newest entries.
+/// 3. Prefetch the rows that will be read, and append the entries that will probably be written.
+/// 4. Run each operation from the slot that was found, after a second look at the slot.
+///
+/// Allocates nothing itself; a write may open a page or grow an index. The caller holds an epoch guard of the thread.
 void execute(ThreadContext& thread, std::span<PointOperation> operations, const ExecuteOptions& options = {});
 
 }  // namespace loam::storage

@@ -1,77 +1,86 @@
-// The versions of one record as a chain, and the steps by which threads and the compactor change it together.
-// [Thesis 4.4, with another order of steps; Harris 2001; rules R16–R18, R20, R21]
+// The versions of one record form a chain. This file defines the steps by which threads and the compactor change it.
+// [Thesis 4.4, with another order of steps; Harris 2001; rules R16 (claim first), R17 (freeze before unlink), R18 (page
+// retirement), R20 (garbage and tombstones), R21 (exact-version writes)]
 //
 //   index slot ──▶ newest {open, n} ──▶ older {v1, n'} ──▶ oldest {v2, null}        versions fall from left to right
 //                                                           (states of an entry's {valid_to, next}: log/entry.h)
 //
 // Transactional tables
-//   write    1 find the newest version e, mending frozen heads; decide (visible, open, put or tombstone)
-//            2 append the new entry N {open → e}; its page's fill mark covers it
-//            3 claim: swap e's {open, n} to {id, n}            ◀ decides between writers; nothing after it can fail
+//   write    1 find the newest version e; replace frozen heads; decide (e visible and open, put or tombstone)
+//            2 append the new entry N {open → e}; the fill mark of its page covers it
+//            3 claim: swap e's {open, n} to {id, n}            ◀ decides between writers; no later step can fail
 //            4 link: index slot e → N                          ◀ linearization point of the write
-//            If the record is absent, 3 and 4 are one: the index inserts N.
-//            An update of some fields makes the row of N in step 2, out of e's. No step of its own, and no
-//            interleaving: e's row never changes, a moved e's copy has the same, and the claim proves that e is still
-//            the newest. If the claim is lost and step 1 finds another version, N is killed and made anew of that.
+//            If the record is absent, steps 3 and 4 are one: the index inserts N.
+//            An update of some fields composes the row of N in step 2, from the row of e. It needs no further step,
+//            because the row of e never changes, a copy of e has the same row, and the claim proves that e is still the
+//            newest version. If the claim fails and step 1 finds another version, the writer kills N and composes anew.
 //   revert   1 kill: swap the own head's {open, n} to dead     ◀ linearization point
 //            2 unlink: index slot → n, or erase the key
 //            3 re-open: swap n's {id, n'} to {open, n'}
-//   get      walks from the slot to the first live version that the snapshot sees: ◀ the load of the slot
-//   move     copy, swap {v, n} to {v, copy} moved, mend whatever led to the original
-//   collect  kill a version that is garbage (or a lone tombstone) and mend whatever led to it
+//   get      walk from the slot to the first live version that the snapshot sees    ◀ linearization point: load of slot
+//   move     copy the entry, swap {v, n} to {v, copy} moved, re-point the pointer that led to the original
+//   collect  kill a version that is garbage (or a lone tombstone), re-point the pointer that led to it
 //
-// Why claim first. In the thesis's order (append, swap the slot, then set e's valid_to), a writer that sleeps before
-// its swap can succeed after another one's write and revert have brought e back into the slot (ABA), and that revert's
-// last step then wipes the valid_to that the first writer has set: two open versions for good. Here the slot leaves e
-// only after a claim on e, a claim needs {open, …}, and e is open again only after the slot has come back to it
-// (revert's order).
+// Why claim first. The thesis uses the order append, swap of the slot, valid_to of e. A writer W that sleeps before its
+// swap of the slot can then succeed although another transaction has written and reverted meanwhile, because that
+// revert has brought e back into the slot (ABA). The last step of the revert then clears the valid_to that W has set.
+// Two versions are open for ever. Here the slot leaves e only after a claim on e. A claim needs {open, …}, and e
+// becomes open again only after the slot has come back to it (the order of a revert).
 //
-// Non-transactional tables keep one version; `next` is null or, frozen, the successor:
-//   write    append N {pending}; swap the newest one's {open, null} to {N's version, N} replaced   ◀ linearization
-//   point
-//            then slot → N, then N {pending} → {open}: both by anyone who comes by
-//            If the record is absent: the index inserts N          ◀ linearization point; then N {pending} → {open}
-//   remove   kill the newest: {open, null} to dead                 ◀ linearization point; then erase the key
-//   Claim, freeze and the way to the successor are one swap, so no writer ever waits for or fails by a sleeping one.
-//   kPending keeps the entry of a write that fails out of scans of keys that do not change (R21).
+// Non-transactional tables keep one version. `next` is null, or the successor in a frozen entry.
+//   write    1 append N {pending}
+//            2 swap the newest version's {open, null} to {N's version, N} replaced              ◀ linearization point
+//            3 slot → N                                        any thread that meets the replaced entry can do it
+//            4 N {pending} → {open}                            any thread that meets N in the slot can do it
+//            If the record is absent, the index inserts N (◀ linearization point) instead of steps 2 and 3.
+//   remove   kill the newest version: {open, null} to dead (◀ linearization point), then erase the key
+//   One swap does the claim, the freeze and the pointer to the successor. So no writer waits for a sleeping writer, nor
+//   fails because of it. kPending hides the entry of a failed write from scans, which promise only the records that do
+//   not change (R21).
 //
 // Invariants, at every instant
 //  C1. A slot or a live entry above the horizon leads, through moved entries, to the next older live version, possibly
 //      over dead ones.
-//  C2. An entry that the slot leads to and that is live and open is the newest version.
-//  C3. Exactly one claim on a version succeeds until it is re-opened, and only the claimer's entry is linked above it.
+//  C2. If the slot leads to an entry that is live and open, this entry is the newest version.
+//  C3. Until a version is re-opened, one claim on it succeeds at most, and only the claimer links its entry above it.
 //  C4. Versions fall strictly along the chain.
-//  C5. Frozen entries never change, so a swap that expects a live value fails once the entry is dead or moved.
+//  C5. Frozen entries never change, so a swap that expects a live value fails once the entry is frozen.
 //
-// Horizon (Table::horizon()). Every version up to it is seen by every open and every later snapshot. So what a version
-// at or below it leads to is needed by nobody, and nobody follows that pointer: it may dangle. The compactor drops a
-// version whose valid_to is not above the horizon by reading it, without a look at its chain: no freeze, no unlinking,
-// no index. What may lead to it is its successor, which is at or below the horizon, or what had led there when that one
-// was dropped or collected. Dropped: by induction at or below the horizon too. Collected: it is frozen with null
-// behind it if it was at or below the horizon then; if it was above, a version above the present horizon may lead past
-// it, and whatever it had superseded is not dropped but killed and unlinked (TableCompactor::droppable()). A reverted
-// version hands its pointer up, but gives back the valid_to as well. The horizon rises before the compactor waits for
-// an epoch, and only then entries are dropped: every later guard loads it (R18, decision 0011).
+// Horizon (Table::horizon()). Every open and every later snapshot sees all versions up to the horizon. So no thread
+// needs an entry behind a version at or below the horizon, and no thread follows the pointer of such a version. The
+// pointer may lead into a freed page. The compactor drops a version whose valid_to is not above the horizon: it reads
+// the entry and neither freezes nor unlinks it, and looks up no chain. Proof that no followed pointer leads to a
+// dropped version d. The pointer is in the successor of d, which is at or below the horizon, or in an entry that led
+// to the successor when that one was dropped or collected.
+//  * The successor was dropped: by induction, the entry is at or below the horizon too.
+//  * The successor was collected, and was at or below the horizon then: it is frozen with null behind it.
+//  * The successor was collected, and was above the horizon: a version above the present horizon may lead past it. Then
+//    the compactor does not drop d. It kills and unlinks d (TableCompactor::droppable()).
+//  * The successor was reverted: the slot takes over its pointer to d, but the revert opens d again, so d is not
+//    dropped.
+// The horizon rises before the compactor waits for an epoch, and entries are dropped only afterwards. So every later
+// guard loads the new horizon (R18, decision 0011).
 //
-// Helping (R17). Who meets a frozen entry on the way to a write, or anywhere in the compactor, re-points what led to
-// it: the slot by HashIndex::replace/erase, a live predecessor by a double-width swap of exactly the pointer that was
-// read. Installed is always an entry that was live when this operation read it. A reader helps at the head, and else
-// passes through: a dead or moved entry's pointer is frozen and stays readable for the length of its guard.
+// Helping (R17). A write, a revert or the compactor that meets a frozen entry changes the pointer that led to it. It
+// changes the slot by HashIndex::replace() or erase(), and a live predecessor by a double-width swap of exactly the
+// pointer that it read. It always installs an entry that was live when this operation read it. A reader helps at the
+// head of the chain only and passes through frozen entries behind it, because their pointers are constant and stay
+// readable until its guard ends.
 //
-// Reclamation. mend() returns only after a walk from the slot met no frozen entry. Entries of a page that is being
-// compacted are all frozen; a thread that still may install one of them read it live, in a guard that began before it
-// was frozen. So a mend() of the key of each frozen one, an epoch after the last freeze, leaves nothing that leads into
-// the page, for good, but for pointers that nobody follows (horizon); a further epoch later nobody holds an address in
-// it (R18).
+// Reclamation. repair() returns only after a walk from the slot has met no frozen entry. All entries of a page under
+// compaction are frozen. A thread that can still install one of them has read it live, in a guard that began before the
+// freeze. So an epoch after the last freeze, the compactor calls repair() for the key of each frozen entry. From then
+// on no pointer leads into the page, except those that no thread follows (horizon). A further epoch later, no thread
+// holds an address in the page (R18).
 //
-// ABA. Addresses are not reused within a guard, but for those behind a version at or below the horizon, which no
-// decision depends on. A live word {v, n} can come back: {open, n} after a claim and its
-// revert. Then the newest version is the same again, and so is whatever the expecting operation had decided from it. A
-// slot can come back to e the same way: only the claimer of e swaps the slot from e to a new entry, and its claim
-// excludes that.
+// ABA. Addresses are not used again within a guard, except those behind a version at or below the horizon, on which no
+// decision depends. A live word {v, n} can come back: {open, n} after a claim and its revert. Then the newest version
+// is the same as before, so the decisions that the expecting operation made from it are still right. A slot can come
+// back to e in the same way. This is harmless, because only the claimer of e swaps the slot from e to a new entry, and
+// while its claim stands no other claim on e succeeds.
 //
-// Progress: gets are wait-free but for the index. Writes and reverts are lock-free: a retry means that another
-// operation or the compactor has made a step. A sleeping writer's claim makes others answer kConflict, at once.
+// Progress: gets are wait-free except the index lookup. Writes and reverts are lock-free: a retry means that another
+// operation or the compactor has made a step. While a writer sleeps after its claim, others get kConflict at once.
 #pragma once
 
 #include <algorithm>
@@ -85,93 +94,99 @@
 
 namespace loam::storage {
 
-/// Role: one operation's hold of one record's chain; the steps above as functions. Owner and thread: the operation.
-/// Life: within the caller's epoch guard.
+/// Gives one operation access to the chain of one record: the steps above as functions.
+///
+/// Owner and thread: the operation. Life: within the caller's epoch guard.
 class Chain {
  public:
-  /// The newest version as it was seen: live, or null if the record is absent.
-  struct Newest {
-    Entry* entry = nullptr;
-    Link link;
+  /// The newest version of the record as the operation saw it.
+  struct NewestVersion {
+    Entry* entry = nullptr;  ///< live when it was read; null: the record is absent
+    Link link;               ///< the pair of the entry at that moment
 
-    /// 0: absent.
+    /// The version number. 0: the record is absent.
     Version version() const { return entry == nullptr ? Version() : entry->version(); }
   };
-  /// What collect() took out.
-  struct Collected {
-    uint64_t versions = 0;
-    uint64_t tombstones = 0;
-    Version over_horizon;  ///< the highest of the versions that lay above the horizon, 0: none
+  /// The garbage that collect() has removed.
+  struct CollectResult {
+    uint64_t versions = 0;    ///< superseded versions
+    uint64_t tombstones = 0;  ///< lone tombstones
+    Version over_horizon;     ///< the highest removed version above the horizon; 0: none
 
+    /// Counts a removed version.
     void add(const Entry& version, Version horizon) {
       ++versions;
       if (version.version() > horizon) over_horizon = std::max(over_horizon, version.version());
     }
   };
 
-  /// Looks the key up.
+  /// Looks up the key.
   Chain(HashIndex& index, ThreadContext& thread, Key key) : Chain(index, thread, index.find(key)) {}
-  /// Begins with what was found earlier in this guard.
+  /// Begins with a lookup that the caller has done in the present guard.
   Chain(HashIndex& index, ThreadContext& thread, const Cursor& found)
       : index_(index), thread_(thread), cursor_(found) {}
 
-  /// Looks the key up again, after a lost race.
+  /// Looks up the key again. An operation calls it after a swap that failed.
   void refresh() { cursor_ = index_.find(cursor_.key); }
+  /// The latest lookup.
   const Cursor& cursor() const { return cursor_; }
 
-  /// The newest version. Mends the slot until it leads to a live entry, and publishes a pending one (a
-  /// non-transactional version that is linked counts).
-  Newest newest();
+  /// Returns the newest version. Re-points the slot until it leads to a live entry. If that entry is pending, publishes
+  /// it, because a non-transactional version is valid as soon as the slot leads to it.
+  NewestVersion newest();
 
-  /// newest(), then walks the chain down to the horizon and re-points every live entry that leads to a frozen one,
-  /// until a walk meets none. Returns the newest version.
-  Newest mend(Version horizon) { return collect(horizon, nullptr, nullptr); }
-  /// The same, and kills on the way what is garbage by the publication (null: nothing): versions below the newest, and
-  /// the newest if it is a lone tombstone (R20).
-  Newest collect(Version horizon, const Publication* publication, Collected* collected);
+  /// Removes all frozen entries from the chain, down to the horizon, and returns the newest version. Repeats newest()
+  /// and a walk, which re-points each live entry that leads to a frozen one, until a walk meets no frozen entry.
+  NewestVersion repair(Version horizon) { return collect(horizon, nullptr, nullptr); }
+  /// Does the work of repair() and kills the garbage that it meets: older versions, and the newest one if it is a lone
+  /// tombstone (R20). `publication` decides which versions are garbage; null: none. Adds to `collected` unless null.
+  NewestVersion collect(Version horizon, const Publication* publication, CollectResult* collected);
 
-  /// Tries to make `entry` the record, which was absent.
+  /// Steps 3 and 4 of a write of an absent record: the index inserts `entry`.
   InsertOutcome insert(Entry* entry, Reserve reserve) {
     return index_.insert(thread_.epochs(), entry, cursor_, reserve);
   }
-  /// Step 4 of a write: puts `entry` above `claimed`, which the caller has claimed. Cannot fail.
+  /// Step 4 of a write: links `entry` above `claimed`, which the caller has claimed. Cannot fail.
   void link(Entry* claimed, Entry* entry);
-  /// Non-transactional write: the newest was replaced by `entry`; brings slot and entry up to date.
+  /// Steps 3 and 4 of a non-transactional write, after `entry` has replaced the newest version.
   void link_successor(Entry* entry);
 
   // Steps on one entry.
 
-  /// {open, n} → {id, n}. False: somebody else changed it; look again.
-  static bool claim(const Newest& newest, Version id) {
+  /// Claims the newest version: {open, n} → {id, n}. False: the pair has changed, and the caller looks up the key
+  /// again.
+  static bool claim(const NewestVersion& newest, Version id) {
     Link expected = newest.link;
     return newest.entry->compare_exchange_link(expected, {id.value, newest.link.address, EntryState::kLive});
   }
-  /// To dead, from exactly `expected`.
+  /// Kills an entry if its pair is exactly `expected`.
   static bool kill(Entry* entry, Link expected) {
     return entry->compare_exchange_link(expected, {expected.valid_to, expected.address, EntryState::kDead});
   }
-  /// The same, of a version that was superseded and is garbage. One at or below the horizon leads nowhere any more:
-  /// what is behind it may be gone, and whoever stands on it goes on from what it reads here.
+  /// Kills a superseded version that is garbage, if its pair is exactly `expected`. The dead entry of a version at or
+  /// below the horizon leads to null, because the entry behind it may be freed, and a thread that has reached the dead
+  /// entry continues from this pointer.
   static bool kill_collected(Entry* entry, Link expected, Version horizon) {
     Entry* const behind = entry->version() <= horizon ? nullptr : expected.address;
     return entry->compare_exchange_link(expected, {expected.valid_to, behind, EntryState::kDead});
   }
-  /// An appended entry that was never linked: nobody else changes it.
+  /// Kills an appended entry that was never linked. No other operation changes such an entry.
   static void kill_unlinked(Entry* entry);
-  /// {id, n} → {open, n}, where the version lies now. By the revert that killed id's entry, alone: so the claim is
-  /// undone once.
+  /// Step 3 of a revert: {id, n} → {open, n}, at the present place of the version. Only the revert that has killed the
+  /// entry of `id` calls it, so the claim is undone once.
   static void reopen(Entry* entry, Version id);
-  /// {kPending, null} → {kOpen, null}, if it is still so.
+  /// Step 4 of a non-transactional write: {kPending, null} → {kOpen, null}. No effect on any other pair.
   static void publish_pending(Entry* entry);
-  /// Sets the older version of an appended entry that is not linked yet.
-  static void point_unlinked(Entry* entry, Entry* older);
+  /// Sets the pointer of an appended entry, which is not linked yet, to the older version.
+  static void set_older_unlinked(Entry* entry, Entry* older);
 
-  /// Links mended so far.
+  /// Pointers to frozen entries that this operation has replaced, or found replaced by another thread.
   uint64_t helped() const { return helped_; }
 
  private:
-  void mend_slot(Link head);
-  bool mend_behind(const Newest& head, Version horizon, const Publication* publication, Collected* collected);
+  void repair_slot(Link head);
+  bool repair_behind(const NewestVersion& head, Version horizon, const Publication* publication,
+                     CollectResult* collected);
   static bool kill_lone_tombstone(Entry* entry, Version horizon, const Publication& publication);
 
   HashIndex& index_;

@@ -1,4 +1,4 @@
-// Table::check_invariants(): the whole-structure check.
+// Table::check_invariants(): checks index, chains and log together.
 #include <string>
 #include <unordered_set>
 
@@ -8,6 +8,7 @@
 namespace loam::storage {
 namespace {
 
+/// The entry as messages name it.
 std::string describe(const Entry& entry) {
   const Link link = entry.load_link();
   return "key " + std::to_string(entry.key) + " version " + std::to_string(entry.valid_from) + " {valid_to " +
@@ -15,7 +16,8 @@ std::string describe(const Entry& entry) {
          std::to_string(static_cast<int>(link.state)) + "}";
 }
 
-/// Adds the chain's entries that were not superseded up to the horizon to `chained`; "" or what is wrong with it.
+/// Checks the chain of one key. Returns the first breach, or "". Adds to `chained` the entries that were not superseded
+/// up to the horizon.
 std::string check_chain(const Entry* head, bool transactional, Version horizon,
                         std::unordered_set<const Entry*>& chained) {
   if (!head->load_link().open()) return "the newest version is not open: " + describe(*head);
@@ -36,6 +38,7 @@ std::string check_chain(const Entry* head, bool transactional, Version horizon,
       }
     }
     newer = entry;
+    // The pointer of a version at or below the horizon may lead into a freed page.
     entry = transactional && entry->version() <= horizon ? nullptr : link.address;
   }
   return {};
@@ -45,7 +48,7 @@ std::string check_chain(const Entry* head, bool transactional, Version horizon,
 
 std::string Table::check_invariants() {
   index_->check_invariants();
-  // First: the walk below relies on it.
+  // First the log: the walk over the pages below relies on its invariants.
   std::string wrong = log_.check_invariants();
   if (!wrong.empty()) return wrong;
   std::unordered_set<const Entry*> chained;
@@ -56,11 +59,12 @@ std::string Table::check_invariants() {
     if (wrong.empty()) wrong = check_chain(head, kind() == TableKind::kTransactional, horizon(), chained);
   });
   if (!wrong.empty()) return wrong;
+  // In the other direction: each live entry of the log is in a chain. Equal numbers then prove that the sets are equal.
   size_t live = 0;
   for (Page* const page : pages().pages()) {
     page->for_each([&](const Entry& entry) {
       const Link link = entry.load_link();
-      if (link.state == EntryState::kMoved) wrong = "a moved entry stands in a listed page: " + describe(entry);
+      if (link.state == EntryState::kMoved) wrong = "a listed page has a moved entry: " + describe(entry);
       if (!link.live() || link.valid_to <= horizon().value) return;
       ++live;
       if (!chained.contains(&entry)) wrong = "a live entry is in no chain: " + describe(entry);
@@ -68,8 +72,8 @@ std::string Table::check_invariants() {
     if (!wrong.empty()) return wrong;
   }
   if (live != chained.size()) {
-    return std::to_string(chained.size()) + " entries in chains, but " + std::to_string(live) +
-           " live ones in listed pages";
+    return std::to_string(chained.size()) + " entries are in chains, but " + std::to_string(live) +
+           " live entries are in listed pages";
   }
   return {};
 }

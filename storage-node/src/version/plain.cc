@@ -1,4 +1,4 @@
-// Operations on non-transactional tables (R21). The steps and their argument stand in chain.h.
+// Operations on non-transactional tables (R21, exact-version writes). chain.h has the steps and their argument.
 #include "common/base/assert.h"
 #include "common/base/env.h"
 #include "storage-node/src/log/page.h"
@@ -7,13 +7,13 @@
 
 namespace loam::storage {
 
-ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
+ReadOutcome Table::plain_get_at(ThreadContext& thread, const Cursor& found) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}, {}};
   Counters& counters = counters_[thread.writer()];
   counters.gets.add(1);
   Chain chain(*index_, thread, found);
-  // Mends and publishes what it meets: a version that a reader has seen is one that later scans see.
-  const Chain::Newest newest = chain.newest();
+  // newest() publishes a pending version. So every later scan sees a version that this reader has returned.
+  const Chain::NewestVersion newest = chain.newest();
   if (chain.helped() > 0) {
     Env::probe("node.plain_read.helped");
     counters.helped.add(chain.helped());
@@ -22,29 +22,30 @@ ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
   return {StatusCode::kOk, newest.version(), newest.entry->row()};
 }
 
-WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
-                                    Reserve reserve) {
+WriteOutcome Table::plain_put_at(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
+                                 Reserve reserve) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
   if (row.bytes.size() > max_row_bytes()) return {StatusCode::kInvalidArgument, {}};
   Counters& counters = counters_[thread.writer()];
   Chain chain(*index_, thread, found);
-  Entry* entry = nullptr;  // appended, not linked
+  Entry* entry = nullptr;  // step 1 has appended it; not linked yet
   const auto give_up = [&](StatusCode code, Version present) {
-    if (entry != nullptr) kill_lost(counters, entry);
+    if (entry != nullptr) kill_lost_entry(counters, entry);
     if (code == StatusCode::kConflict) counters.conflicts.add(1);
     return WriteOutcome{code, present};
   };
   const auto refuse_for_room = [&] {
     counters.no_space.add(1);
-    return give_up(no_room(reserve), {});
+    return give_up(no_space_code(reserve), {});
   };
   for (;; chain.refresh()) {
-    const Chain::Newest newest = chain.newest();
+    const Chain::NewestVersion newest = chain.newest();
     const Version present = newest.version();
     if (present != expected) return give_up(StatusCode::kConflict, present);
     if (row.fields != nullptr && newest.entry == nullptr) return give_up(StatusCode::kNotFound, {});
     if (entry == nullptr) {
-      // Composed once: whatever is the newest later is of the version expected, too, and so has the same row.
+      // Step 1: append. The row is composed once. In a later round the newest entry has the expected version too, since
+      // other versions are kConflict, and the copy of an entry has the same row.
       const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
       if (row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
       const Version version = resources_.versions.next();
@@ -56,16 +57,19 @@ WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, 
     }
     Env::pause_point("node.plain_write.appended");
     if (newest.entry != nullptr) {
+      // Step 2: claim, freeze and successor in one swap. It fails if the entry was replaced, removed or moved.
       Link seen = newest.link;
       if (!newest.entry->compare_exchange_link(seen, {entry->valid_from, entry, EntryState::kReplaced})) {
         Env::probe("node.plain_write.lost");
         continue;
       }
       Env::pause_point("node.plain_write.replaced");
+      // Steps 3 and 4.
       chain.link_successor(entry);
       Page::of(newest.entry)->add_garbage(*newest.entry);
       break;
     }
+    // The record is absent: the insert into the index is claim and link in one. If the key exists by now, look again.
     const InsertOutcome inserted = chain.insert(entry, reserve);
     if (inserted == InsertOutcome::kNoSpace) return refuse_for_room();
     if (inserted == InsertOutcome::kInserted) {
@@ -78,13 +82,13 @@ WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, 
   return {StatusCode::kOk, entry->version()};
 }
 
-WriteOutcome Table::plain_remove_found(ThreadContext& thread, const Cursor& found, Version expected) {
+WriteOutcome Table::plain_remove_at(ThreadContext& thread, const Cursor& found, Version expected) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
   if (expected.value == 0) return {StatusCode::kInvalidArgument, {}};
   Counters& counters = counters_[thread.writer()];
   Chain chain(*index_, thread, found);
   for (;; chain.refresh()) {
-    const Chain::Newest newest = chain.newest();
+    const Chain::NewestVersion newest = chain.newest();
     if (newest.version() != expected) {
       counters.conflicts.add(1);
       return {StatusCode::kConflict, newest.version()};
@@ -96,7 +100,7 @@ WriteOutcome Table::plain_remove_found(ThreadContext& thread, const Cursor& foun
     }
     Env::pause_point("node.plain_remove.killed");
     Page::of(newest.entry)->add_garbage(*newest.entry);
-    chain.newest();  // unlinks
+    chain.newest();  // erases the key, since nothing live is behind the dead entry
     counters.writes.add(1);
     return {StatusCode::kOk, expected};
   }

@@ -1,3 +1,4 @@
+// Construction of a table, and the parts that both kinds of tables share.
 #include "storage-node/src/version/table.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ Result<std::unique_ptr<Table>> Table::create(const TableOptions& options, const 
   const size_t reserve = options.log.reserve_page_bytes;
   for (const size_t size : {first, reserve}) {
     if (!std::has_single_bit(size) || size < Page::kMinPageBytes) {
-      return Status(StatusCode::kInvalidArgument, "page sizes of a table are powers of two from " +
+      return Status(StatusCode::kInvalidArgument, "the page sizes of a table are powers of two from " +
                                                       std::to_string(Page::kMinPageBytes) + " bytes, not " +
                                                       std::to_string(size));
     }
@@ -34,11 +35,11 @@ Table::Table(const TableOptions& options, const TableResources& resources, std::
 
 Table::~Table() = default;
 
-void Table::kill_lost(Counters& counters, Entry* entry) {
-  Env::probe("node.write.appended_in_vain");
+void Table::kill_lost_entry(Counters& counters, Entry* entry) {
+  Env::probe("node.write.lost_entry_killed");
   Chain::kill_unlinked(entry);
   Page::of(entry)->add_garbage(*entry);
-  counters.lost_races.add(1);
+  counters.discarded_entries.add(1);
 }
 
 size_t Table::max_row_bytes() const { return std::min(log_.max_row_bytes(), kMaxRowBytes); }

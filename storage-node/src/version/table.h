@@ -1,16 +1,16 @@
-// One table of a storage node: records with their versions, by key and by scan.
+// One table of a storage node: its records with their versions, accessible by key and by scan.
 //
-//     PagePool, EpochDomain, VersionSource: one of each a node
+//     PagePool, EpochDomain, VersionSource: a node has one of each
 //     LOAM_ASSIGN_OR_RETURN(auto table, Table::create({.id = id, .kind = kind, .writers = n},
 //                                                     {pool, epochs, versions}));
-//     ThreadContext me(epoch_thread, writer_number);  // one a thread
-//     EpochGuard guard(me.epochs());                  // one a batch
+//     ThreadContext me(epoch_thread, writer_number);  // one for each thread
+//     EpochGuard guard(me.epochs());                  // one for each batch
 //     WriteOutcome w = table->insert(me, key, snapshot, transaction, row);
-//     ReadOutcome r = table->get(me, key, snapshot);  // r.row points into the log: copy it before guard ends
+//     ReadOutcome r = table->get(me, key, snapshot);  // r.row points into the log: copy it before the guard ends
 //     execute(me, operations);                        // executes many operations in stages: batch.h
-//     PinnedPages pages = table->pages().pin();       // a scan: entry.h's judge() on each entry
+//     PinnedPages pages = table->pages().pin();       // a scan: calls lifetime_of() (entry.h) for each entry
 //
-// How the operations work, and why they are right, stands in chain.h.
+// chain.h describes the steps of the operations and why they are right.
 #pragma once
 
 #include <algorithm>
@@ -37,41 +37,47 @@
 
 namespace loam::storage {
 
+/// The identity and the sizes of a table.
 struct TableOptions {
   TableId id;
   TableKind kind = TableKind::kTransactional;
-  /// Threads that may write: ThreadContext::writer() is below it.
+  /// Number of threads that may write. ThreadContext::writer() of each is below it.
   size_t writers = 1;
-  /// Slots of the index at first.
+  /// Slots of the index at creation.
   size_t index_slots = 1024;
   LogOptions log = {};
-  /// Transactional tables: of all rows, so that the compactor can write column pages; null: it writes none.
+  /// The schema of all rows, which the compactor needs for column pages. Null: the table gets no column pages.
+  /// Transactional tables only.
   std::shared_ptr<const Schema> schema = {};
 };
 
-/// What a node's tables share; outlives them.
+/// The objects that all tables of a node share. They outlive the tables.
 struct TableResources {
   PagePool& pool;
   VersionSource& versions;
 };
 
-/// Outcome of a read. `row` points into the log or the thread's memory and is valid until the caller's epoch guard
-/// ends.
+/// The outcome of a read. `row` points into the log or into memory of the thread. It is valid until the caller's epoch
+/// guard ends.
 struct ReadOutcome {
   StatusCode code = StatusCode::kNotFound;
   Version version;
   Bytes row;
 };
 
-/// What a write gets that finds no room. An ordinary write is refused until something is removed. Writes that free
-/// memory (R6) have used up their reserve for the moment: garbage collection makes room for them, so their clients
-/// repeat them.
-constexpr StatusCode no_room(Reserve reserve) {
+/// The status code of a write that finds no memory.
+///
+/// An ordinary write gets kNoSpace: it fails until records are removed. A write that helps to free memory (R6, room
+/// before the claim) gets kOverloaded: its reserve is used up for the moment. Garbage collection refills the reserve,
+/// so the client repeats the write.
+constexpr StatusCode no_space_code(Reserve reserve) {
   return reserve == Reserve::kWrite ? StatusCode::kNoSpace : StatusCode::kOverloaded;
 }
 
-/// Outcome of a write. `version`: with kOk the new version (of a remove in a non-transactional table: the removed one);
-/// with kConflict and kAlreadyExists the newest one that was met, 0 if the record is absent.
+/// The outcome of a write.
+///
+/// `version` depends on the code. kOk: the new version; after a remove in a non-transactional table, the removed
+/// version. kConflict and kAlreadyExists: the newest version, 0 if the record is absent.
 struct WriteOutcome {
   StatusCode code = StatusCode::kOk;
   Version version;
@@ -80,11 +86,11 @@ struct WriteOutcome {
 /// One write to a transactional table.
 struct VersionWrite {
   EntryKind kind = EntryKind::kPut;
-  bool insert = false;  ///< the record must be absent; otherwise it must be there
+  bool insert = false;  ///< true: the record must be absent; false: it must exist
   Reserve reserve = Reserve::kWrite;
-  const Snapshot* snapshot = nullptr;  ///< never null; the caller's
+  const Snapshot* snapshot = nullptr;  ///< never null; the caller owns it
   TransactionId transaction;
-  NewRow row = {};  ///< the caller's
+  NewRow row = {};  ///< the caller owns its bytes
 
   static VersionWrite insert_of(const Snapshot& snapshot, TransactionId transaction, Bytes row) {
     return {EntryKind::kPut, true, Reserve::kWrite, &snapshot, transaction, {row}};
@@ -97,18 +103,22 @@ struct VersionWrite {
   }
 };
 
-/// Role: the storage of one table. Owner: the node's registry. Life: destroyed when no thread uses it, no scan pins its
-/// pages, and its compactor is gone (compact/compactor.h does that). Threads: operations by any thread with a
-/// ThreadContext of its own, inside an epoch guard; they never wait for one another.
+/// The records of one table: a log of versions, and an index of the newest ones.
 ///
-/// What a caller must keep (the server's session layer does):
-/// 1. A transaction's id is higher than every version that its snapshot sees (R12), checked: kInvalidArgument.
-/// 2. revert(key, id) only when every write of (key, id) has been answered (R2, R7); a repetition of a write or revert
-///    does not run at the same time as the original (R3).
-/// 3. A snapshot is covered by the newest publication when the guard begins (R14).
+/// Owner: the registry of the node. Life: until no thread uses the table, no scan pins its pages, and its compactor has
+/// ended; compact/compactor.h takes care of that.
+/// Threads: any thread that has its own ThreadContext, inside an epoch guard. Operations never wait for each other.
+///
+/// Duties of the caller, which the session layer of the server fulfils:
+/// 1. The id of a transaction is higher than every version that its snapshot sees (R12, ids at begin). The table checks
+///    this duty: kInvalidArgument.
+/// 2. revert(key, id) comes after the answers to all writes of (key, id) (R2, abort order; R7, fence barrier). A
+///    repeated write or revert does not run at the same time as the original (R3, idempotent requests).
+/// 3. The newest publication covers the snapshot when the guard begins (R14, refusal of old snapshots).
 class Table {
  public:
-  /// kNoSpace if the index gets no memory; kInvalidArgument for options out of range.
+  /// Creates an empty table. kNoSpace if the pool has no memory for the index, kInvalidArgument for options out of
+  /// range.
   static Result<std::unique_ptr<Table>> create(const TableOptions& options, const TableResources& resources);
   ~Table();
   Table(const Table&) = delete;
@@ -116,113 +126,131 @@ class Table {
 
   TableId id() const { return options_.id; }
   TableKind kind() const { return options_.kind; }
-  /// Null: rows never lie in columns.
+  /// TableOptions::schema. Null: the table has no column pages.
   const Schema* schema() const { return options_.schema.get(); }
 
-  // Transactional tables; kWrongTableKind on others.
+  // Operations on transactional tables. A table of the other kind answers kWrongTableKind.
 
-  /// The newest version visible in the snapshot; kNotFound if there is none, or it is a removal. Wait-free but for the
-  /// index: one hop a version newer than the one found.
+  /// Reads the newest version that the snapshot sees. kNotFound if there is none, or if it is a removal. Wait-free
+  /// except the index lookup; costs one hop for each version that is newer than the result.
   ReadOutcome get(ThreadContext& thread, Key key, const Snapshot& snapshot) {
-    return get_found(thread, index_->find(key), snapshot);
+    return get_at(thread, index_->find(key), snapshot);
   }
-  /// kConflict (the newest version is not visible, or is being changed), kAlreadyExists, kNoSpace, kInvalidArgument
-  /// (row over the limit). A repeated write of this transaction is the same write: kOk (R3).
+  /// Inserts a record. kConflict if the snapshot does not see the newest version or a writer has claimed it;
+  /// kAlreadyExists; kNoSpace; kInvalidArgument (the row exceeds max_row_bytes()). If the transaction has written the
+  /// record before, the call counts as a repetition and returns kOk without a change (R3).
   WriteOutcome insert(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row) {
-    return write_found(thread, index_->find(key), VersionWrite::insert_of(snapshot, transaction, row));
+    return write_at(thread, index_->find(key), VersionWrite::insert_of(snapshot, transaction, row));
   }
-  /// As insert, but kNotFound instead of kAlreadyExists. With `projection`, `row` is a row of that projection, and the
-  /// other fields are those of the version that this one replaces: exactly the one that is claimed.
+  /// Updates a record. Errors are those of insert(), with kNotFound instead of kAlreadyExists. With `projection`, `row`
+  /// has the fields of the projection; the other fields come from the replaced version, which is exactly the one that
+  /// the call claims.
   WriteOutcome update(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row,
                       const Projection* projection = nullptr) {
-    return write_found(thread, index_->find(key), VersionWrite::update_of(snapshot, transaction, {row, projection}));
+    return write_at(thread, index_->find(key), VersionWrite::update_of(snapshot, transaction, {row, projection}));
   }
-  /// As update(), with the reserve for removes (R6): kOverloaded instead of kNoSpace.
+  /// Removes a record: writes a tombstone. Errors are those of update(), with kOverloaded instead of kNoSpace, since
+  /// the tombstone may use the reserve for removes (R6).
   WriteOutcome remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction) {
-    return write_found(thread, index_->find(key), VersionWrite::remove_of(snapshot, transaction));
+    return write_at(thread, index_->find(key), VersionWrite::remove_of(snapshot, transaction));
   }
-  /// Takes the transaction's version off; what is not there counts as reverted. Needs no memory. kConflict if a newer
-  /// version stands upon it, which means the transaction had been completed.
+  /// Removes the transaction's own version of a record. kOk also if there is none. Allocates no memory. kConflict if a
+  /// newer version follows, which means that the transaction was completed before.
   WriteOutcome revert(ThreadContext& thread, Key key, TransactionId transaction) {
-    return revert_found(thread, index_->find(key), transaction);
+    return revert_at(thread, index_->find(key), transaction);
   }
 
-  // Non-transactional tables (R21); kWrongTableKind on others.
+  // Operations on non-transactional tables (R21, exact-version writes). A table of the other kind answers
+  // kWrongTableKind.
 
-  /// The newest version.
-  ReadOutcome plain_get(ThreadContext& thread, Key key) { return plain_get_found(thread, index_->find(key)); }
-  /// Writes the row if the newest version is exactly `expected` (0: if the record is absent), else kConflict with the
-  /// newest. `reserve`: whose room it takes (R6). With `projection`, `row` is a row of that projection, and the
-  /// other fields are those of the expected version (kNotFound if that is 0).
+  /// Reads the newest version. kNotFound if the record is absent.
+  ReadOutcome plain_get(ThreadContext& thread, Key key) { return plain_get_at(thread, index_->find(key)); }
+  /// Writes the row if the newest version is exactly `expected`; 0 means that the record is absent. Otherwise kConflict
+  /// and the newest version. `reserve` is the memory class (R6). With `projection`, `row` has the fields of the
+  /// projection, and the other fields come from the expected version; kNotFound if that is 0. kNoSpace or kOverloaded
+  /// without room, kInvalidArgument for a row over the limit, kUnavailable if the version numbers are used up.
   WriteOutcome plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, Reserve reserve = Reserve::kWrite,
                          const Projection* projection = nullptr) {
-    return plain_put_found(thread, index_->find(key), expected, {row, projection}, reserve);
+    return plain_put_at(thread, index_->find(key), expected, {row, projection}, reserve);
   }
-  /// Removes the record if its version is exactly `expected`. Needs no memory.
+  /// Removes the record if its version is exactly `expected`, otherwise kConflict. kInvalidArgument if `expected` is 0.
+  /// Allocates no memory.
   WriteOutcome plain_remove(ThreadContext& thread, Key key, Version expected) {
-    return plain_remove_found(thread, index_->find(key), expected);
+    return plain_remove_at(thread, index_->find(key), expected);
   }
 
-  // The same of a key that HashIndex::find() or confirm() has found or not found, in this guard.
+  // The operations above from a lookup that the caller has done. `found` stems from HashIndex::find() or confirm(), in
+  // the present guard, whether or not it found the key.
 
-  ReadOutcome get_found(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot);
-  /// `prepared`: what prepare() gave for this write, or null.
-  WriteOutcome write_found(ThreadContext& thread, const Cursor& found, const VersionWrite& request,
-                           Entry* prepared = nullptr);
-  WriteOutcome revert_found(ThreadContext& thread, const Cursor& found, TransactionId transaction);
-  ReadOutcome plain_get_found(ThreadContext& thread, const Cursor& found);
-  WriteOutcome plain_put_found(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
-                               Reserve reserve);
-  WriteOutcome plain_remove_found(ThreadContext& thread, const Cursor& found, Version expected);
+  ReadOutcome get_at(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot);
+  /// `speculative` is the entry that append_speculative() returned for this write, or null.
+  WriteOutcome write_at(ThreadContext& thread, const Cursor& found, const VersionWrite& request,
+                        Entry* speculative = nullptr);
+  WriteOutcome revert_at(ThreadContext& thread, const Cursor& found, TransactionId transaction);
+  ReadOutcome plain_get_at(ThreadContext& thread, const Cursor& found);
+  WriteOutcome plain_put_at(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
+                            Reserve reserve);
+  WriteOutcome plain_remove_at(ThreadContext& thread, const Cursor& found, Version expected);
 
-  /// Appends the entry of a write that will probably succeed, so that a group's entries are written one after another,
-  /// before the first of the atomic operations that wait for what was written. Null: the write is unlikely to succeed,
-  /// or needs more than this to tell. The caller hands the entry to write_found() in this guard, whatever has happened
-  /// meanwhile. Until then it is what a scan takes for the version of an unfinished transaction.
-  Entry* prepare(ThreadContext& thread, const Cursor& found, const VersionWrite& request);
+  /// Appends the entry of a write before the write runs, if the write will probably succeed.
+  ///
+  /// So the entries of a group are written one after another, before the first atomic operation, which waits until all
+  /// earlier stores are done. Null if the write will probably fail, or if only write_at() can decide.
+  /// The caller must pass the entry to write_at() in the same guard, also if the record has changed meanwhile. Until
+  /// then a scan takes the entry for a version of an unfinished transaction.
+  Entry* append_speculative(ThreadContext& thread, const Cursor& found, const VersionWrite& request);
 
-  // For scans, the compactor, statistics.
+  // Access for scans, the compactor and statistics.
 
   PageList& pages() { return log_.pages(); }
   const PageList& pages() const { return log_.pages(); }
   TableLog& log() { return log_; }
   HashIndex& index() { return *index_; }
+  /// The largest row that the table accepts, in bytes.
   size_t max_row_bytes() const;
-  /// Keys in the index: records, and removed ones whose tombstone is not collected yet.
+  /// Keys in the index: records, and removed records whose tombstone is not collected.
   size_t keys() const;
+  /// The sums of the counters of all threads.
   TableCounters counters() const;
-  /// A scan begins. The pages of tables that are scanned become column pages when they are cold. Any thread.
+  /// Counts a scan that begins. Cold pages of scanned tables become column pages. Any thread.
   void count_scan() {
     // Relaxed: a statistic.
     scans_.fetch_add(1, std::memory_order_relaxed);
   }
+  /// Scans that have begun.
   uint64_t scans() const { return scans_.load(std::memory_order_relaxed); }
 
-  /// Every version up to this is seen by every open and every later snapshot: nobody follows what one of them leads to
-  /// (chain.h). 0 until the compactor has set it.
+  /// The version up to which every open and every later snapshot sees all versions. No thread follows the pointer of
+  /// such a version to an older one (chain.h). 0 until the compactor has raised it.
   Version horizon() const {
-    // Relaxed: between its rise and what is done by it lies an epoch; a stale one only means that more is followed.
+    // Relaxed: the compactor waits for an epoch between a rise and its use. A thread that reads an older value only
+    // follows more pointers, all of them still valid.
     return Version(horizon_.load(std::memory_order_relaxed));
   }
-  /// By the compactor alone, an epoch before it drops anything. Never falls.
+  /// Raises the horizon; a lower value has no effect. Only the compactor calls it, a reclamation epoch before it drops
+  /// a version by the new horizon.
   void raise_horizon(Version horizon) {
-    // Relaxed: as in horizon(); one thread writes it.
+    // Relaxed: as in horizon(); only one thread writes it.
     horizon_.store(std::max(this->horizon(), horizon).value, std::memory_order_relaxed);
   }
 
-  /// Walks index, chains and pages: every key's chain is sorted, starts with an open version, leads through live
-  /// entries of listed pages only, and every live entry of a listed page that was not superseded up to the horizon is
-  /// in its key's chain exactly once; and what TableLog::check_invariants() looks at. "" or what is wrong. Nobody else
-  /// uses the table meanwhile, and no compaction is under way.
+  /// Checks index, chains and log. Returns the first breach, or "".
+  ///
+  /// Every chain is sorted, begins with an open version, and leads through live entries of listed pages only. Every
+  /// live entry of a listed page that was not superseded up to the horizon is in the chain of its key exactly once.
+  /// The call includes TableLog::check_invariants(). No other thread uses the table meanwhile, and no compaction is
+  /// under way.
   std::string check_invariants();
 
  private:
+  /// The counters of one thread, in cache lines of their own.
   struct alignas(64) Counters : TableNumbers<statistics::Counter> {};
-  /// kOk, or what is wrong with the request itself.
+  /// Checks the request without the record. kOk, kWrongTableKind or kInvalidArgument.
   StatusCode check(const VersionWrite& request) const;
-  Entry* append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest, Bytes before);
-  bool stands_below(const Chain::Newest& newest, Version version) const;
-  static void kill_lost(Counters& counters, Entry* entry);
+  Entry* append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::NewestVersion& newest,
+                Bytes before);
+  bool has_version_below(const Chain::NewestVersion& newest, Version version) const;
+  static void kill_lost_entry(Counters& counters, Entry* entry);
 
   Table(const TableOptions& options, const TableResources& resources, std::unique_ptr<HashIndex> index);
 
@@ -230,11 +258,11 @@ class Table {
   const TableOptions options_;  // the schema outlives the pages: they refer to it
   const TableResources resources_;
   const std::unique_ptr<HashIndex> index_;
-  const std::unique_ptr<Counters[]> counters_;  // each written by one thread, read by counters()
+  const std::unique_ptr<Counters[]> counters_;  // element i: written by writer i, read by counters()
   TableLog log_;
-  // Written by the compactor, read on the way behind a newest version.
+  // Written by the compactor, read by operations that walk behind a newest version.
   Env::Atomic<uint64_t> horizon_{0};
-  // Written when a scan begins, read by the compactor.
+  // Written by threads that begin a scan, read by the compactor.
   Env::Atomic<uint64_t> scans_{0};
 };
 

@@ -8,7 +8,7 @@
 
 #include "common/testing/random.h"
 #include "storage-node/src/version/batch.h"
-#include "storage-node/src/version/table_fixture.h"
+#include "storage-node/testing/table_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -80,10 +80,10 @@ TEST_F(TableTest, AWriteNeedsTheNewestVersionInItsSnapshot) {
   EXPECT_EQ(remove(now, Key(8)), StatusCode::kNotFound);
   EXPECT_EQ(remove(now), StatusCode::kOk);
   const auto other = manager_.begin();
-  EXPECT_EQ(insert(other, "y"), StatusCode::kConflict) << "a removal of an open transaction";
+  EXPECT_EQ(insert(other, "y"), StatusCode::kConflict) << "an open transaction has removed the record";
   manager_.complete(now.id);
   const auto after = manager_.begin();
-  EXPECT_EQ(update(after, "z"), StatusCode::kNotFound) << "over a visible removal";
+  EXPECT_EQ(update(after, "z"), StatusCode::kNotFound) << "the snapshot sees the removal";
   EXPECT_EQ(remove(after), StatusCode::kNotFound);
   EXPECT_EQ(insert(after, "z"), StatusCode::kOk);
 }
@@ -100,8 +100,8 @@ TEST_F(TableTest, ARevertBringsTheOlderVersionBack) {
   const auto t = manager_.begin();
   ASSERT_EQ(update(t, "two"), StatusCode::kOk);
   EXPECT_EQ(revert(t), StatusCode::kOk);
-  EXPECT_EQ(revert(t), StatusCode::kOk) << "a second time";
-  EXPECT_EQ(revert(t, Key(8)), StatusCode::kOk) << "nothing there";
+  EXPECT_EQ(revert(t), StatusCode::kOk) << "a repeated revert has no effect";
+  EXPECT_EQ(revert(t, Key(8)), StatusCode::kOk) << "the record does not exist";
   manager_.complete(t.id);
   EXPECT_EQ(get(manager_.now()), "one");
   put("three");
@@ -109,10 +109,10 @@ TEST_F(TableTest, ARevertBringsTheOlderVersionBack) {
   const auto inserted = manager_.begin();
   ASSERT_EQ(insert(inserted, "x", Key(8)), StatusCode::kOk);
   EXPECT_EQ(revert(inserted, Key(8)), StatusCode::kOk);
-  EXPECT_EQ(table_.keys(), 1u) << "the insert's key is gone from the index";
+  EXPECT_EQ(table_.keys(), 1u) << "the revert of an insert erases its key from the index";
 }
 
-TEST_F(TableTest, AVersionThatOthersBuiltUponCannotBeReverted) {
+TEST_F(TableTest, AVersionBelowANewerOneIsNotReverted) {
   const auto first = manager_.begin();
   ASSERT_EQ(insert(first, "one"), StatusCode::kOk);
   manager_.complete(first.id);
@@ -121,7 +121,9 @@ TEST_F(TableTest, AVersionThatOthersBuiltUponCannotBeReverted) {
   EXPECT_EQ(get(manager_.now()), "two");
 }
 
-// Both commits were accepted, the second one saw the first one, and a power cut has taken both back (R8, R11).
+// The commit manager has accepted two commits, and the second transaction saw the first one. A power cut then loses
+// both commits, so recovery reverts both versions (R8, completion after the fence; R11, restart of the commit
+// manager).
 TEST_F(TableTest, VersionsThatNoPublicationCoversAreRevertedFromTheNewestOn) {
   put("one");
   const auto lower = manager_.begin();
@@ -130,14 +132,14 @@ TEST_F(TableTest, VersionsThatNoPublicationCoversAreRevertedFromTheNewestOn) {
   upper.snapshot = manager_.now_seeing(lower.id);
   ASSERT_EQ(update(upper, "three"), StatusCode::kOk);
   EXPECT_EQ(revert(lower), StatusCode::kConflict);
-  EXPECT_EQ(get(manager_.now_seeing(lower.id)), "two") << "it stays";
+  EXPECT_EQ(get(manager_.now_seeing(lower.id)), "two") << "the refused revert leaves the version";
   EXPECT_EQ(revert(upper), StatusCode::kOk);
   EXPECT_EQ(revert(lower), StatusCode::kOk);
-  EXPECT_EQ(revert(lower), StatusCode::kOk) << "it is not there any more";
+  EXPECT_EQ(revert(lower), StatusCode::kOk) << "the version is reverted already";
   EXPECT_EQ(get(Snapshot(Version(1'000))), "one");
 }
 
-TEST_F(TableTest, RefusesWhatNoClientMayAsk) {
+TEST_F(TableTest, RefusesInvalidRequests) {
   put("one");
   put("two");
   const auto t = manager_.begin();
@@ -148,7 +150,7 @@ TEST_F(TableTest, RefusesWhatNoClientMayAsk) {
   EXPECT_EQ(table_.update(me_, kKey, all, TransactionId(kOpen), {}).code, StatusCode::kInvalidArgument);
   const std::string large(table_.max_row_bytes() + 1, 'x');
   EXPECT_EQ(update(t, large), StatusCode::kInvalidArgument);
-  EXPECT_EQ(update(t, std::string_view(large).substr(1)), StatusCode::kOk) << "the limit itself";
+  EXPECT_EQ(update(t, std::string_view(large).substr(1)), StatusCode::kOk) << "a row of exactly the limit is accepted";
   EXPECT_EQ(table_.plain_get(me_, kKey).code, StatusCode::kWrongTableKind);
   EXPECT_EQ(table_.plain_put(me_, kKey, {}, {}).code, StatusCode::kWrongTableKind);
   EXPECT_EQ(table_.plain_remove(me_, kKey, Version(1)).code, StatusCode::kWrongTableKind);
@@ -168,7 +170,7 @@ TEST_F(TableTest, SequencesOfAKeyRise) {
   EXPECT_EQ(versions, 3u);
 }
 
-TEST_F(TableTest, AScanSeesWhatGetsSee) {
+TEST_F(TableTest, ScansAndGetsAgree) {
   for (int round = 0; round < 3; ++round) {
     for (uint64_t k = 0; k < 100; ++k) {
       const auto t = manager_.begin();
@@ -192,7 +194,7 @@ TEST_F(TableTest, AScanSeesWhatGetsSee) {
   for (const auto& [key, row] : found) EXPECT_EQ(row, get(now, Key(key)));
 }
 
-TEST_F(TableTest, ABatchDoesWhatSingleOperationsDo) {
+TEST_F(TableTest, ABatchEqualsSingleOperations) {
   const auto t = manager_.begin();
   std::vector<PointOperation> operations;
   std::vector<std::string> rows;
@@ -206,7 +208,7 @@ TEST_F(TableTest, ABatchDoesWhatSingleOperationsDo) {
     made.transaction = t.id;
     made.row = row;
   };
-  const Snapshot own(version_of(t.id));  // sees the transaction's own writes
+  const Snapshot own(version_of(t.id));  // sees the writes of the transaction itself
   for (uint64_t k = 0; k < 40; ++k) op(PointKind::kInsert, k, &t.snapshot, as_bytes(rows[k]));
   op(PointKind::kGet, 3, &t.snapshot);
   op(PointKind::kGet, 3, &own);
@@ -224,14 +226,15 @@ TEST_F(TableTest, ABatchDoesWhatSingleOperationsDo) {
   EXPECT_EQ(as_text(operations[41].result), "row 3");
   EXPECT_EQ(operations[42].code, StatusCode::kOk);
   EXPECT_EQ(operations[43].code, StatusCode::kNotFound);
-  EXPECT_EQ(operations[44].code, StatusCode::kOk) << "a repeated write of this id: the insert";
+  EXPECT_EQ(operations[44].code, StatusCode::kOk)
+      << "the transaction has inserted the record before, so this is a repetition";
   EXPECT_EQ(operations[45].code, StatusCode::kWrongTableKind);
   EXPECT_EQ(operations[46].code, StatusCode::kNotFound);
   EXPECT_EQ(operations[47].code, StatusCode::kOk);
-  EXPECT_EQ(operations[48].code, StatusCode::kOk) << "an absence seen when the group was fetched is looked up again";
+  EXPECT_EQ(operations[48].code, StatusCode::kOk) << "the key was absent in the first stages and is looked up again";
 }
 
-/// The options that decide how operations of a batch go through the stages.
+/// All combinations of the options that control the stages of a batch.
 std::vector<ExecuteOptions> all_executions() {
   std::vector<ExecuteOptions> all;
   for (const size_t group : {size_t{1}, size_t{2}, size_t{7}, size_t{16}, ExecuteOptions::kMaxGroup}) {
@@ -248,16 +251,16 @@ void expect_same(const std::vector<PointOperation>& batched, const std::vector<P
   }
 }
 
-TEST_F(TableTest, ItsCheckTakesInTheLog) {
+TEST_F(TableTest, CheckInvariantsIncludesTheLog) {
   put("row");
   Page* const head = table_.pages().pages()[0];
   head->seal();
-  EXPECT_NE(table_.check_invariants().find("a head is in state"), std::string::npos);
+  EXPECT_NE(table_.check_invariants().find("a head page is in state"), std::string::npos);
   head->set_state(PageState::kHead);
 }
 
-// Few keys, so that most operations of a group meet others on their key, by several transactions.
-TEST(BatchTest, OutcomesAreThoseOfOneByOne) {
+// The batch has few keys, so most operations of a group share their key with operations of other transactions.
+TEST(BatchTest, OutcomesEqualThoseOfSingleOperations) {
   constexpr std::array kKinds = {PointKind::kGet, PointKind::kInsert, PointKind::kUpdate, PointKind::kRemove,
                                  PointKind::kRevert};
   Random random(test_seed(5));
@@ -292,12 +295,13 @@ TEST(BatchTest, OutcomesAreThoseOfOneByOne) {
       const Snapshot now = manager.now();
       ASSERT_EQ(scan_all(*batch.table, &now), scan_all(*one_by_one.table, &now));
     }
-    EXPECT_GT(options.group == 1 ? 1 : batch.table->counters().lost_races, 0u) << "no prepared entry was in vain";
+    EXPECT_GT(options.group == 1 ? 1 : batch.table->counters().discarded_entries, 0u)
+        << "some speculative entry was discarded";
   }
 }
 
-// What a group appends before it runs, and then refuses, is garbage at once; what is bound to be refused is not
-// appended.
+// A speculative entry whose write is refused becomes garbage at once. A write that must be refused gets no speculative
+// entry.
 TEST(BatchTest, EntriesThatAreRefusedAreGarbage) {
   TableFixture fixture;
   Table& table = *fixture.table;
@@ -326,7 +330,8 @@ TEST(BatchTest, EntriesThatAreRefusedAreGarbage) {
   };
   insert_twice(StatusCode::kOk, StatusCode::kConflict);
   const Page& page = *table.pages().pages()[0];
-  EXPECT_EQ(page.filled_bytes(), 2 * entry_size(row.size())) << "both keys were absent when the group was looked up";
+  EXPECT_EQ(page.filled_bytes(), 2 * entry_size(row.size()))
+      << "both writes got a speculative entry, because both keys were absent";
   EXPECT_EQ(page.garbage_bytes(), entry_size(row.size()));
   insert_twice(StatusCode::kAlreadyExists, StatusCode::kAlreadyExists);
   EXPECT_EQ(page.filled_bytes(), 2 * entry_size(row.size()));
@@ -334,7 +339,7 @@ TEST(BatchTest, EntriesThatAreRefusedAreGarbage) {
   EXPECT_EQ(scan_all(table, &now).size(), 1u);
 }
 
-// A write that is refused when its entry is in the log already: there is room in the page, and none in the index.
+// The log has room for the entry of a write and the index has none for its key, so the write fails after its append.
 TEST(FullIndexTest, LeavesNoEntryBehind) {
   for (const TableKind kind : {TableKind::kTransactional, TableKind::kNonTransactional}) {
     TableFixture fixture({.kind = kind, .index_slots = HashIndex::kMinCapacity});
@@ -350,16 +355,16 @@ TEST(FullIndexTest, LeavesNoEntryBehind) {
       manager.complete(t.id);
       return code;
     };
-    ASSERT_EQ(insert(0), StatusCode::kOk) << "the log's first page";
+    ASSERT_EQ(insert(0), StatusCode::kOk) << "the log opens its first page";
     std::vector<std::byte*> blocks;
     while (auto* const block = fixture.pool->allocate(Page::kMinPageBytes, Reserve::kCompactor)) {
       blocks.push_back(block);
     }
     uint64_t keys = 1;
     while (keys < HashIndex::kMinCapacity && insert(keys) == StatusCode::kOk) ++keys;
-    EXPECT_LT(keys, HashIndex::kMinCapacity) << "the index cannot grow";
+    EXPECT_LT(keys, HashIndex::kMinCapacity) << "the index must not grow";
     EXPECT_EQ(insert(keys), StatusCode::kNoSpace);
-    EXPECT_EQ(table.pages().pages().size(), 1u) << "the log had room";
+    EXPECT_EQ(table.pages().pages().size(), 1u) << "the log must have room";
     const Snapshot now = manager.now();
     EXPECT_EQ(scan_all(table, kind == TableKind::kTransactional ? &now : nullptr).size(), keys);
     EXPECT_EQ(table.check_invariants(), "");
@@ -368,7 +373,7 @@ TEST(FullIndexTest, LeavesNoEntryBehind) {
   }
 }
 
-TEST(BatchTest, PlainOutcomesAreThoseOfOneByOne) {
+TEST(BatchTest, PlainOutcomesEqualThoseOfSingleOperations) {
   constexpr std::array kKinds = {PointKind::kPlainGet, PointKind::kPlainPut, PointKind::kPlainRemove};
   Random random(test_seed(6));
   for (const ExecuteOptions& options : all_executions()) {
@@ -382,7 +387,7 @@ TEST(BatchTest, PlainOutcomesAreThoseOfOneByOne) {
       for (PointOperation& op : operations) {
         op.kind = kKinds[random.below(kKinds.size())];
         op.key = Key(random.below(keys));
-        // Mostly the version that the batch finds: the first operation on a key succeeds, the others are told why not.
+        // Mostly the present version: the first operation on a key succeeds, and later ones get kConflict.
         if (random.below(4) > 0) op.expected = one_by_one.table->plain_get(single_me, op.key).version;
         op.row = as_bytes("row");
       }
@@ -418,7 +423,7 @@ TEST_F(PlainTableTest, WritesNameTheExactVersion) {
   EXPECT_GT(two.version, one.version);
   EXPECT_EQ(table_.plain_put(me_, kKey, one.version, as_bytes("x")).code, StatusCode::kConflict);
   EXPECT_EQ(table_.plain_put(me_, kKey, Version(two.version.value + 1), as_bytes("x")).code, StatusCode::kConflict)
-      << "exact, not less or equal";
+      << "the version must be equal";
   const ReadOutcome read = table_.plain_get(me_, kKey);
   EXPECT_EQ(as_text(read.row), "two");
   EXPECT_EQ(read.version, two.version);
@@ -428,10 +433,10 @@ TEST_F(PlainTableTest, WritesNameTheExactVersion) {
   EXPECT_EQ(table_.plain_remove(me_, kKey, two.version).code, StatusCode::kConflict);
   EXPECT_EQ(table_.plain_get(me_, kKey).code, StatusCode::kNotFound);
   const WriteOutcome three = table_.plain_put(me_, kKey, {}, as_bytes("three"));
-  EXPECT_GT(three.version, two.version) << "a number never comes back";
+  EXPECT_GT(three.version, two.version) << "a version number is never used again";
 }
 
-TEST_F(PlainTableTest, RefusesTheOtherKind) {
+TEST_F(PlainTableTest, RefusesOperationsOfTheOtherKind) {
   const Snapshot all(Version(9));
   EXPECT_EQ(table_.get(me_, kKey, all).code, StatusCode::kWrongTableKind);
   EXPECT_EQ(table_.insert(me_, kKey, all, TransactionId(10), {}).code, StatusCode::kWrongTableKind);
@@ -472,7 +477,7 @@ TEST(TableSizeTest, AThousandSmallTablesTakeLittle) {
   EXPECT_LT(pool->statistics().used_bytes, size_t{100} << 20);
 }
 
-TEST(TableOptionsTest, WrongOnesAreRefused) {
+TEST(TableOptionsTest, RefusesInvalidOptions) {
   TableFixture fixture;
   EXPECT_EQ(Table::create({.id = TableId(2), .writers = 0}, {*fixture.pool, fixture.versions}).code(),
             StatusCode::kInvalidArgument);

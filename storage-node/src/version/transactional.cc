@@ -1,4 +1,4 @@
-// Operations on transactional tables. The steps and their argument stand in chain.h.
+// Operations on transactional tables. chain.h has the steps and their argument.
 #include <utility>
 
 #include "common/base/assert.h"
@@ -11,8 +11,8 @@
 namespace loam::storage {
 namespace {
 
-/// What stands against the write, or kOk.
-StatusCode judge_write(const Chain::Newest& newest, const VersionWrite& request) {
+/// Decides from the newest version whether the write may go on: kOk, or the code of its refusal (R16, claim first).
+StatusCode check_write(const Chain::NewestVersion& newest, const VersionWrite& request) {
   const bool insert = request.insert;
   if (newest.entry == nullptr) return insert ? StatusCode::kOk : StatusCode::kNotFound;
   if (!newest.link.open() || !request.snapshot->visible(newest.entry->version())) return StatusCode::kConflict;
@@ -21,20 +21,21 @@ StatusCode judge_write(const Chain::Newest& newest, const VersionWrite& request)
   return insert ? StatusCode::kAlreadyExists : StatusCode::kOk;
 }
 
-/// What a new version that changes some fields takes the others from.
-Bytes row_before(const Chain::Newest& newest, const NewRow& row, ThreadContext& thread) {
+/// The row from which a new version takes the fields that the write does not name. Empty if the write names all fields.
+Bytes row_before(const Chain::NewestVersion& newest, const NewRow& row, ThreadContext& thread) {
   return newest.entry == nullptr || row.fields == nullptr ? Bytes() : row_of(*newest.entry, thread);
 }
 
 }  // namespace
 
-ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot) {
+ReadOutcome Table::get_at(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot) {
   if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}, {}};
   Counters& counters = counters_[thread.writer()];
   counters.gets.add(1);
   Chain chain(*index_, thread, found);
   Entry* entry = chain.cursor().head;
-  // Of links only `next` matters here. Acquire, both: as in Entry::load_link().
+  // A frozen head: re-point the slot, so that the next reader does not pass it again. Only `next` matters for a read.
+  // Acquire, here and below: as in Entry::load_link().
   if (entry != nullptr && Link::state_of(entry->link.load_high(std::memory_order_acquire)) != EntryState::kLive) {
     Env::probe("node.read.met_frozen_head");
     entry = chain.newest().entry;
@@ -49,10 +50,10 @@ ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const S
       if (entry->tombstone()) return {StatusCode::kNotFound, entry->version(), {}};
       return {StatusCode::kOk, entry->version(), row_of(*entry, thread)};
     } else if (entry->version() <= horizon()) {
-      break;  // an uncovered snapshot: what lies behind may be gone
+      break;  // no publication covers the snapshot; the version behind may be freed
     }
-    // What lies there is visible by the acquire above. ThreadSanitizer knows a double-width swap by its first word
-    // only, so it takes a load of that one to see the order; few gets come here.
+    // The acquire load above makes the older entry visible. ThreadSanitizer tracks a double-width swap by its first
+    // word only, so this load of the first word shows it the order. Few gets come here.
     (void)entry->link.load_low(std::memory_order_acquire);
     entry = Link::address_of(next);
   }
@@ -66,7 +67,7 @@ StatusCode Table::check(const VersionWrite& request) const {
   return valid ? StatusCode::kOk : StatusCode::kInvalidArgument;
 }
 
-Entry* Table::append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest,
+Entry* Table::append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::NewestVersion& newest,
                      Bytes before) {
   const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
   const Link open{kOpen, newest.entry, EntryState::kLive};
@@ -74,47 +75,50 @@ Entry* Table::append(ThreadContext& thread, const VersionWrite& request, Key key
                      request.reserve);
 }
 
-Entry* Table::prepare(ThreadContext& thread, const Cursor& found, const VersionWrite& request) {
-  // Some fields: the whole row depends on the version that is replaced.
+Entry* Table::append_speculative(ThreadContext& thread, const Cursor& found, const VersionWrite& request) {
+  // A write of some fields cannot be appended yet: its row depends on the version that it will claim.
   if (request.row.fields != nullptr || check(request) != StatusCode::kOk) return nullptr;
-  Chain::Newest newest{found.head, {}};
+  Chain::NewestVersion newest{found.head, {}};
   if (found.found()) newest.link = found.head->load_link();
-  // A frozen head is write_found()'s affair, and so is a repetition: it is refused by its version.
-  if (!newest.link.live() || judge_write(newest, request) != StatusCode::kOk) return nullptr;
+  // write_at() handles a frozen head. check_write() refuses a repetition here, because the newest version is then the
+  // transaction's own, and its snapshot does not see that.
+  if (!newest.link.live() || check_write(newest, request) != StatusCode::kOk) return nullptr;
   return append(thread, request, found.key, newest, {});
 }
 
-WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, const VersionWrite& request,
-                                Entry* prepared) {
+WriteOutcome Table::write_at(ThreadContext& thread, const Cursor& found, const VersionWrite& request,
+                             Entry* speculative) {
   if (const StatusCode wrong = check(request); wrong != StatusCode::kOk) return {wrong, {}};
   const Version version = version_of(request.transaction);
-  const bool no_space = request.reserve == Reserve::kWrite && Env::rare("node.write.no_space");
+  const bool no_space = request.reserve == Reserve::kWrite && Env::buggify("node.write.no_space");
   Counters& counters = counters_[thread.writer()];
   Chain chain(*index_, thread, found);
-  Entry* entry = prepared;  // appended, not linked
-  Version composed_from;
+  Entry* entry = speculative;  // step 2 has appended it; not linked yet
+  Version composed_from;       // the version from which a write of some fields took the other fields
   const auto give_up = [&](StatusCode code, Version present) {
-    if (entry != nullptr) kill_lost(counters, entry);
+    if (entry != nullptr) kill_lost_entry(counters, entry);
     if (code == StatusCode::kConflict) counters.conflicts.add(1);
     return WriteOutcome{code, present};
   };
   const auto refuse_for_room = [&] {
     counters.no_space.add(1);
-    return give_up(no_room(request.reserve), {});
+    return give_up(no_space_code(request.reserve), {});
   };
   for (;; chain.refresh()) {
-    const Chain::Newest newest = chain.newest();
+    // Step 1: find the newest version and decide.
+    const Chain::NewestVersion newest = chain.newest();
     if (newest.entry != nullptr && newest.entry->version() == version) {
       Env::probe("node.write.repeated");
-      return give_up(StatusCode::kOk, version);  // R3
+      return give_up(StatusCode::kOk, version);  // R3, idempotent requests
     }
-    const StatusCode verdict = judge_write(newest, request);
+    const StatusCode verdict = check_write(newest, request);
     if (verdict != StatusCode::kOk) return give_up(verdict, newest.version());
     if (no_space) return refuse_for_room();
     if (entry != nullptr && request.row.fields != nullptr && composed_from != newest.version()) {
       Env::probe("node.write.composed_anew");
-      kill_lost(counters, std::exchange(entry, nullptr));
+      kill_lost_entry(counters, std::exchange(entry, nullptr));
     }
+    // Step 2: append the entry, or point the one of an earlier round to the present newest version.
     if (entry == nullptr) {
       const Bytes before = row_before(newest, request.row, thread);
       if (request.row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
@@ -122,10 +126,12 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
       entry = append(thread, request, found.key, newest, before);
       if (entry == nullptr) return refuse_for_room();
     } else {
-      Chain::point_unlinked(entry, newest.entry);
+      Chain::set_older_unlinked(entry, newest.entry);
     }
     Env::pause_point("node.write.appended");
     if (newest.entry != nullptr) {
+      // Step 3: claim. It fails if another writer was first, or if the compactor has moved the version. After the claim
+      // the write cannot fail; step 4 links the entry.
       if (!Chain::claim(newest, version)) {
         Env::probe("node.write.claim_lost");
         continue;
@@ -135,13 +141,14 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
       if (!newest.entry->tombstone()) Page::of(newest.entry)->add_garbage(*newest.entry);
       break;
     }
+    // Steps 3 and 4 for an absent record. If the key exists by now, the next round decides anew.
     const InsertOutcome inserted = chain.insert(entry, request.reserve);
     if (inserted == InsertOutcome::kInserted) break;
     if (inserted == InsertOutcome::kNoSpace) return refuse_for_room();
     Env::probe("node.write.insert_lost");
   }
   Env::pause_point("node.write.linked");
-  // A tombstone counts from the beginning: it goes as soon as everybody sees it.
+  // A tombstone counts as garbage from the beginning, since it is collected as soon as all snapshots see it.
   if (entry->tombstone()) Page::of(entry)->add_garbage(*entry);
   counters.writes.add(1);
   if (chain.helped() > 0) {
@@ -151,39 +158,44 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
   return {StatusCode::kOk, version};
 }
 
-WriteOutcome Table::revert_found(ThreadContext& thread, const Cursor& found, TransactionId transaction) {
+WriteOutcome Table::revert_at(ThreadContext& thread, const Cursor& found, TransactionId transaction) {
   if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}};
   const Version version = version_of(transaction);
   Counters& counters = counters_[thread.writer()];
   Chain chain(*index_, thread, found);
   for (;; chain.refresh()) {
-    const Chain::Newest newest = chain.newest();
+    const Chain::NewestVersion newest = chain.newest();
     if (newest.entry == nullptr || newest.entry->version() < version) {
+      // The write never happened, or an earlier revert has removed it.
       Env::probe("node.revert.found_nothing");
       return {StatusCode::kOk, version};
     }
     if (newest.entry->version() > version) {
+      // A newer version above the own one means that the transaction was completed; without an own one, all is done.
       Env::probe("node.revert.found_newer");
-      return {stands_below(newest, version) ? StatusCode::kConflict : StatusCode::kOk, newest.entry->version()};
+      return {has_version_below(newest, version) ? StatusCode::kConflict : StatusCode::kOk, newest.entry->version()};
     }
-    // Below the horizon it had been completed, and what it superseded may be gone.
+    // A version at or below the horizon was completed, and the version that it superseded may be freed.
     if (!newest.link.open() || version <= horizon()) return {StatusCode::kConflict, version};
     Env::pause_point("node.revert.found");
+    // Step 1: kill. It fails if the compactor has moved the version, or a writer has claimed it.
     if (!Chain::kill(newest.entry, newest.link)) {
       Env::probe("node.revert.kill_lost");
       continue;
     }
     Env::pause_point("node.revert.killed");
     if (!newest.entry->tombstone()) Page::of(newest.entry)->add_garbage(*newest.entry);
-    chain.newest();  // unlinks
+    chain.newest();  // step 2: unlinks the dead head
     Env::pause_point("node.revert.unlinked");
+    // Step 3, last: before it, no writer can claim the older version, so the slot has come back to it first (R16).
     if (newest.link.address != nullptr) Chain::reopen(newest.link.address, version);
     counters.reverts.add(1);
     return {StatusCode::kOk, version};
   }
 }
 
-bool Table::stands_below(const Chain::Newest& newest, Version version) const {
+/// True if the chain has `version` behind the newest one. Does not look behind the horizon.
+bool Table::has_version_below(const Chain::NewestVersion& newest, Version version) const {
   if (newest.entry->version() <= horizon()) return false;
   for (const Entry* entry = newest.link.address; entry != nullptr;) {
     const Link link = entry->load_link();

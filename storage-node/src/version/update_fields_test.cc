@@ -1,4 +1,4 @@
-// Updates of some fields: what is stored is made of exactly the version that is replaced.
+// Updates of some fields: the new row takes the other fields from exactly the version that it replaces.
 #include <map>
 #include <random>
 #include <string>
@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 
 #include "common/base/pause_point.h"
-#include "common/schema/random_schema.h"
 #include "common/schema/row.h"
+#include "common/testing/random_schema.h"
 #include "storage-node/src/version/table.h"
-#include "storage-node/src/version/table_fixture.h"
+#include "storage-node/testing/table_fixture.h"
 
 namespace loam::storage {
 namespace {
@@ -31,7 +31,7 @@ class UpdateFieldsTest : public ::testing::Test {
   explicit UpdateFieldsTest(TableKind kind = TableKind::kTransactional) : fixture_({.kind = kind, .writers = 2}) {}
 
   Buffer row(const std::vector<Value>& values) const { return loam::testing::build_row(schema_, values); }
-  /// A row of the named fields.
+  /// A row that has the fields of the projection only.
   Buffer part(const std::vector<uint16_t>& numbers, const std::vector<Value>& values) const {
     return loam::testing::build_row(loam::testing::projected_schema(schema_, numbers), values);
   }
@@ -94,19 +94,19 @@ TEST_F(UpdateFieldsTest, KeepsTheFieldsThatItDoesNotName) {
   }
 }
 
-TEST_F(UpdateFieldsTest, IsAWriteLikeAny) {
+TEST_F(UpdateFieldsTest, HasTheErrorsOfAFullUpdate) {
   const std::vector<uint16_t> numbers = {0};
   const Projection balance = projection(numbers);
   const Buffer five = part(numbers, {Value::int64(5)});
   const auto attempt = [&](uint64_t base, uint64_t id) {
     return table_.update(me_, kKey, Snapshot(Version(base)), TransactionId(id), five, &balance);
   };
-  EXPECT_EQ(attempt(1, 2).code, StatusCode::kNotFound) << "nothing to change";
+  EXPECT_EQ(attempt(1, 2).code, StatusCode::kNotFound) << "the record does not exist";
   ASSERT_EQ(table_.insert(me_, kKey, Snapshot(Version(2)), TransactionId(10), row(first_)).code, StatusCode::kOk);
-  EXPECT_EQ(attempt(9, 11).code, StatusCode::kConflict) << "the version is not visible";
+  EXPECT_EQ(attempt(9, 11).code, StatusCode::kConflict) << "the snapshot does not see the newest version";
   EXPECT_EQ(attempt(10, 12).code, StatusCode::kOk);
   EXPECT_EQ(attempt(10, 12).code, StatusCode::kOk) << "a repeated write is the same write";
-  EXPECT_EQ(attempt(10, 13).code, StatusCode::kConflict) << "somebody was first";
+  EXPECT_EQ(attempt(10, 13).code, StatusCode::kConflict) << "another transaction has updated the record";
   ASSERT_EQ(table_.revert(me_, kKey, TransactionId(12)).code, StatusCode::kOk);
   EXPECT_EQ(values(table_.get(me_, kKey, Snapshot(Version(20))).row), first_);
   ASSERT_EQ(table_.remove(me_, kKey, Snapshot(Version(13)), TransactionId(14)).code, StatusCode::kOk);
@@ -126,15 +126,15 @@ TEST_F(UpdateFieldsTest, ARowThatWouldBeTooLargeClaimsNothing) {
   };
   const size_t fits = most - schema_.fixed_size() - most / 2;
   EXPECT_EQ(write(fits + 1, 3).code, StatusCode::kInvalidArgument);
-  EXPECT_EQ(write(fits, 4).code, StatusCode::kOk) << "nobody holds the record";
+  EXPECT_EQ(write(fits, 4).code, StatusCode::kOk) << "the refused update has claimed nothing";
   EXPECT_EQ(table_.get(me_, kKey, Snapshot(Version(4))).row.size(), most);
 }
 
-/// Somebody else's version comes between the look and the claim, and is one that the snapshot sees: what is stored must
-/// be made of that.
-TEST_F(UpdateFieldsTest, IsMadeOfTheVersionThatItClaims) {
+// Between the lookup and the claim another thread writes a version that the snapshot sees. The new row must take its
+// fields from that version.
+TEST_F(UpdateFieldsTest, TakesFieldsFromTheClaimedVersion) {
 #ifndef LOAM_ASSERTIONS
-  GTEST_SKIP() << "pause points are in builds with assertions only";
+  GTEST_SKIP() << "only builds with assertions have pause points";
 #else
   ASSERT_EQ(table_.insert(me_, kKey, Snapshot(Version(1)), TransactionId(5), row(first_)).code, StatusCode::kOk);
   const std::vector<Value> second = {Value::int64(7), Value::int32(7), Value::text("a longer note"), Value::blob({})};
@@ -151,7 +151,7 @@ TEST_F(UpdateFieldsTest, IsMadeOfTheVersionThatItClaims) {
   std::vector<Value> expected = second;
   expected[1] = Value::int32(9);
   EXPECT_EQ(values(table_.get(me_, kKey, Snapshot(Version(50))).row), expected);
-  EXPECT_EQ(table_.counters().lost_races, 1u) << "what was made of the older version was thrown away";
+  EXPECT_EQ(table_.counters().discarded_entries, 1u) << "the row composed from the older version was discarded";
 #endif
 }
 

@@ -1,4 +1,4 @@
-// What an index keeps of a value: which records had it, from which version to which.
+// IndexEntries: the records that had a value of an index, each with the versions between which it had the value.
 #pragma once
 
 #include <cstdint>
@@ -13,80 +13,91 @@
 
 namespace loam::bdtree {
 
-/// A record had the value from the transaction `from` on, until `to` took it away; 0: it has the value still. Between
-/// them it may have lost the value and got it back (collapse()). `from` is 0 when every open and every later snapshot
-/// sees it. Both are equal where a value was taken that a build had not entered yet: no snapshot sees it, and the build
-/// finds the end of what it enters there (R29).
+/// One entry of an index: a record had the value from one transaction on until another one took it away.
+///
+/// Between the two the record may have lost the value and got it back (coalesce()). The two versions are equal if a
+/// transaction took a value that a build had not entered yet: no snapshot sees such an entry, and the build takes the
+/// end of its own entry from it (R29, index creation).
 struct IndexEntry {
-  Key key;
-  Version from;
-  Version to;
+  Key key;             ///< the record
+  Version valid_from;  ///< the transaction that gave the value; 0: every open and every later snapshot sees it
+  Version valid_to;    ///< the transaction that took the value; 0: the record still has it
 
   bool operator==(const IndexEntry&) const = default;
 };
 
-/// The entries that lie under one key of an index's tree: all of a value in a unique index (R28), those of a value and
-/// a record in another. What a change of the tree makes of them (Change) is made here, without the network.
+/// The entries under one key of an index's tree (R27, index entries). In a unique index they are all entries of one
+/// value (R28, unique indexes); in other indexes, the entries of one value and one record. The class has the logic of
+/// a change of the tree (Change); it does no I/O.
 ///
-/// An entry is (key, from); `to` is its only part that changes. Each call of a transaction may be repeated. A
-/// transaction holds the claims of the records whose entries it changes (R1: entries come after the writes), so of one
-/// record no two of them change entries at a time. [R27]
+/// An entry is identified by (key, valid_from), and only valid_to changes. A transaction may repeat each of its
+/// calls. A transaction holds the claims of the records whose entries it changes, because index changes follow the
+/// record writes (R1, commit order). So no two transactions change entries of one record at the same time.
 ///
-/// Value type. Invariants: entries rise by (key, from); no two are equal in both.
+/// A value type. Invariants: the entries rise by (key, valid_from); no two entries are equal in both.
 class IndexEntries {
  public:
-  /// Entries that one key of a tree may hold: beyond it givers get kOverloaded until old ones may go. Only a unique
-  /// value that passes through this number of different records while one snapshot stays open meets it.
+  /// Most entries under one key of a tree. Beyond it insert() returns kOverloaded until collect() may remove old
+  /// entries. Only a unique value that moves through this number of different records while one snapshot stays open
+  /// reaches it.
   static constexpr size_t kMaxEntries = 128;
 
+  /// No entries.
   IndexEntries() = default;
-  /// Of a tree's payload; nothing: no entries. `record`: the tree's key names the record, the entries do not.
-  /// kMalformed.
+  /// Decodes the payload of a tree's key; without a payload there are no entries. `record`: the tree's key names this
+  /// record, so the entries do not contain it. kMalformed: the bytes are not entries.
   static Result<IndexEntries> decode(std::optional<std::string_view> payload, std::optional<Key> record);
+  /// Encodes the entries as the payload of a tree's key.
   std::string encode() const;
 
-  /// The version from which on collect() leaves nothing of a tree's payload; nothing: some record has the value, or the
-  /// bytes are no entries. `shared`: the entries name their records. Allocates nothing.
-  static std::optional<Version> end_of(std::string_view payload, bool shared);
+  /// Returns the version from which on collect() removes all entries of a payload. Nothing: a record still has the
+  /// value, or the bytes are not entries. `shared`: the entries contain their records. Allocates no memory.
+  static std::optional<Version> obsolete_at(std::string_view payload, bool shared);
 
+  /// All entries, in the order of the invariants.
   const std::vector<IndexEntry>& entries() const { return entries_; }
+  /// True if there are no entries.
   bool empty() const { return entries_.empty(); }
 
-  /// `me`, which sees `snapshot`, gives the record the value: an entry of its own beside those that are there. In a
-  /// unique index kConflict, if a transaction that it does not see has given or taken the value, and kAlreadyExists, if
-  /// another record has it.
-  Status give(Key key, TransactionId me, const Snapshot& snapshot, bool unique);
-  /// `me` takes the value from the record. kConflict: a transaction that it does not see, or that has not been undone
-  /// here yet, has taken it. `building` (R29): the record's entry may not be there yet, and its end is left;
-  /// otherwise kMalformed if there is none: of what a lost node has left.
-  Status take(Key key, TransactionId me, const Snapshot& snapshot, bool building);
-  /// The build of an index found the value in `snapshot`: an entry of every snapshot, unless there is one. Of a unique
-  /// index kAlreadyExists: another record has the value, too; kConflict: that is not decided yet (R29).
+  /// Transaction `me`, which sees `snapshot`, gives the value to the record. It adds its own entry beside the
+  /// existing ones. kOverloaded: kMaxEntries. In a unique index also kConflict: a transaction that `me` does not see
+  /// has given or taken the value; kAlreadyExists: another record has the value.
+  Status insert(Key key, TransactionId me, const Snapshot& snapshot, bool unique);
+  /// Transaction `me` takes the value from the record. kConflict: another transaction has taken it, which `me` does
+  /// not see or which is aborted and not undone here yet. `building` (R29, index creation): the record may not have
+  /// an entry yet; then the call leaves an entry that begins and ends with `me`. Otherwise a missing entry is
+  /// kMalformed: a lost storage node had it.
+  Status remove(Key key, TransactionId me, const Snapshot& snapshot, bool building);
+  /// The build of an index found that the record has the value in `snapshot`. Adds an entry that every snapshot sees,
+  /// unless the record has one. In a unique index kAlreadyExists: another record has the value, too; kConflict: it is
+  /// not decided yet whether another record has it (R29, index creation).
   Status backfill(Key key, const Snapshot& snapshot, bool unique);
-  /// `me` undoes what it did to the record's entries, if it did anything.
+  /// Undoes the changes of transaction `me` to the record's entries, if there are any.
   void undo(Key key, TransactionId me);
-  /// Forgets what no snapshot sees any more: entries whose end every open and later snapshot sees. True: something
-  /// went, or got shorter.
+  /// Removes the garbage: entries whose valid_to is not above `seen_by_all`, so that every open and later snapshot
+  /// sees their end. Returns true if an entry was removed or got shorter.
   bool collect(Version seen_by_all);
 
-  /// Merges entries of one record that follow each other, have ended, and whose two versions each `snapshot` sees. The
-  /// merged entry lasts from the first one's beginning to the last one's end. So a record that gets and loses the value
-  /// any number of times keeps a few entries, however long older snapshots stay open. Not while the index is built:
-  /// backfill() looks for entries that begin and end with one transaction. True: some were merged.
+  /// Merges consecutive entries of one record that have ended and whose two versions `snapshot` sees. The merged
+  /// entry lasts from the begin of the first one to the end of the last one. So a record that gets and loses the
+  /// value any number of times keeps a few entries, even if older snapshots stay open for long. Not while the index
+  /// is built, because backfill() looks for entries that begin and end with one transaction. Returns true if entries
+  /// were merged.
   ///
-  /// Why this is right (decision 0018):
-  ///   1. What a snapshot found before, it finds afterwards: merged entries cover all that their parts did. What it
-  ///      finds besides is refused by the look at the record, which each lookup takes (R27).
-  ///   2. No undo is lost: a version up to `durable` is of a transaction that is complete, and whose commit no loss of
-  ///      power takes back. So nothing that is merged is undone later.
-  ///   3. A unique index finds the same conflicts (R28): each change of a record's entries is made by a transaction
-  ///   that
-  ///      sees the change before it. So a snapshot that does not see one of the versions that go does not see the last
-  ///      one's end either, which stays. An entry that has not ended is left alone: its beginning is the last change.
-  bool collapse(const Snapshot& snapshot, Version durable);
+  /// The merge is correct for three reasons (decision 0018):
+  ///   1. A snapshot finds afterwards every record that it found before, because a merged entry covers its parts.
+  ///      A lookup reads each record that it finds (R27), and so drops a record that the snapshot finds only because
+  ///      of the merge.
+  ///   2. No undo is lost: every version up to `durable` belongs to a transaction that is complete, and no power
+  ///      failure takes its commit back. So no merged entry is undone later.
+  ///   3. A unique index finds the same conflicts (R28): each change of a record's entries is made by a
+  ///      transaction that sees the previous change. So a snapshot that does not see one of the dropped versions does
+  ///      not see the end of the last entry either, which stays. An entry that has not ended is not merged: its begin
+  ///      is the last change.
+  bool coalesce(const Snapshot& snapshot, Version durable);
 
-  /// The records that may have the value in the snapshot, each once, rising: all that have it, and some that had it
-  /// before and after (collapse()).
+  /// Returns the records that may have the value in the snapshot, rising, each once: all records that have it, and
+  /// possibly records that had it before and after (coalesce()).
   std::vector<Key> visible(const Snapshot& snapshot) const;
 
  private:

@@ -1,6 +1,6 @@
-// Keys of the Bd-tree: values of several fields as one byte string whose order is theirs.
+// KeyCodec: encodes the values of several fields as one byte string that sorts as the values do.
 //
-// A key is its parts' encodings, one behind the other:
+// A key is the sequence of its parts' encodings:
 //
 //     part       = [tag] value, every byte inverted (~) if the part is descending
 //     tag        = 00: NULL, and no value follows | 01: a value follows         (nullable parts only)
@@ -9,17 +9,19 @@
 //     text, blob = its bytes, 00 written as 01 01 and 01 as 01 02, then 00
 //
 // Invariants:
-//  1. Bytes are ordered (memcmp, the shorter first if it begins the longer) as values are: part by part, by the
-//     order of docs/semantics.md, reversed in descending parts. NULL comes before every value, in descending parts
-//     behind.
-//  2. Equal values have equal bytes and the reverse, so equality of keys is equality of bytes. For that -0 is
-//     written as +0, and every NaN as ff…ff, above +infinity.
-//  3. No encoding of a part begins another one of the same part: what follows cannot change the order (1), and the keys
-//     that begin with given values are those whose bytes begin with encode_prefix() of them.
-//  4. decode() takes exactly what encode() gives.
+//  1. Keys as bytes (memcmp, a prefix before the longer string) have the same order as their values: part by part, by
+//     the order of docs/semantics.md, reversed in descending parts. NULL comes before every value, and after every
+//     value in a descending part.
+//  2. Two keys have equal bytes if and only if their values are equal. Therefore -0 is written as +0, and every
+//     NaN as ff…ff, above +infinity.
+//  3. No encoding of a part is a proper prefix of another encoding of the same part. So the following parts cannot
+//     change the order (1), and a key begins with given values if and only if its bytes begin with encode_prefix() of
+//     these values.
+//  4. decode() accepts exactly the byte strings that encode() produces.
 //
-// A terminator of one byte, for which two byte values are escaped, instead of one of two bytes with one escaped value:
-// texts hardly ever hold either, and every text key is a byte shorter.
+// Texts end with a terminator of one byte, so two byte values need an escape. A terminator of two bytes would need
+// only one escaped value. Texts hardly ever contain either value, and the short terminator makes every text key a
+// byte shorter.
 #pragma once
 
 #include <algorithm>
@@ -38,46 +40,50 @@
 
 namespace loam::bdtree {
 
-/// Bytes of one key. A tree node is read and written as a whole and should hold dozens of keys of any size.
+/// Longest key in bytes. A tree node is read and written as a whole, and should hold dozens of keys of any size.
 inline constexpr size_t kMaxKeyBytes = 1'024;
-/// Parts of one key. More would hardly fit kMaxKeyBytes, and nobody sorts by so many.
+/// Most parts of one key. More parts would hardly fit kMaxKeyBytes.
 inline constexpr size_t kMaxKeyParts = 16;
 
-/// One part of a key: a field, and the direction in which it sorts.
+/// One part of a key: the type of a field, and the direction in which it sorts.
 struct KeyPart {
-  /// Of a field, or kUint64: the record key that ends the keys of a non-unique index.
+  /// Type of the field; kUint64 for the record key, which is the last part in the keys of a non-unique index.
   FieldType type = FieldType::kInt64;
-  bool nullable = false;
-  bool descending = false;
+  bool nullable = false;    ///< the value may be NULL
+  bool descending = false;  ///< the greatest value comes first
 
   bool operator==(const KeyPart&) const = default;
 };
 
-/// Encodes and decodes the keys of one index. Immutable after make(); a value type, shared between threads by const
-/// reference. Nothing suspends; what allocates is the output.
+/// Encodes and decodes the keys of one index. A value type, immutable after make(), so threads may share it. No
+/// function suspends; only the output is allocated.
 class KeyCodec {
  public:
-  /// kInvalidArgument: no part, more than kMaxKeyParts, a type that no value has.
+  /// Makes the codec of keys with these parts. kInvalidArgument: no part, more than kMaxKeyParts, or a type that no
+  /// value has.
   static Result<KeyCodec> make(std::vector<KeyPart> parts);
 
+  /// The parts of a key, in their order.
   const std::vector<KeyPart>& parts() const { return parts_; }
 
-  /// Appends the key of `values`, one a part, to `out`. kInvalidArgument, with `out` as it was, for another number of
-  /// values, a value of another type, NULL in a part that is not nullable, text that is not UTF-8 (the message names
-  /// the part), and a key over kMaxKeyBytes (it tells how long the key is).
+  /// Appends the key of `values`, one for each part, to `out`. kInvalidArgument: another number of values; a value of
+  /// another type, NULL in a part that is not nullable, or text that is not UTF-8 (the message names the part); a key
+  /// over kMaxKeyBytes (the message has its length). After an error `out` is unchanged.
   Status encode(std::span<const Value> values, std::string& out) const;
 
-  /// Appends what the keys begin with that have `values` in their first parts, and no others: they lie in [prefix,
-  /// after_prefix(prefix)). No value: all keys. Errors as encode(), but no prefix is too long: behind kMaxKeyBytes + 1
-  /// bytes it is cut, which changes neither its order among keys nor that no key begins with it.
+  /// Appends the common prefix of all keys that have `values` in their first parts. Exactly these keys lie in
+  /// [prefix, after_prefix(prefix)). Without a value the prefix is empty and means all keys. Errors as encode(),
+  /// except for the length: a prefix is cut after kMaxKeyBytes + 1 bytes. The cut keeps the order of the prefix among
+  /// keys, and no key begins with a prefix of that length.
   Status encode_prefix(std::span<const Value> values, std::string& out) const;
 
-  /// The same with a last value of type text or blob that is only the beginning of the field's: name LIKE 'Ad%'. It may
-  /// end inside of a character. kInvalidArgument also if there is no such value.
+  /// Appends the common prefix of all keys whose text or blob begins with the last of `values`, as in name LIKE
+  /// 'Ad%'; otherwise as encode_prefix(). The last value may end inside of a character. kInvalidArgument also: there
+  /// is no last value of type text or blob.
   Status encode_text_prefix(std::span<const Value> values, std::string& out) const;
 
-  /// The values of a key, one a part; of numbers that are equal but not the same, the one that stands for all: +0 for
-  /// -0, the positive quiet NaN. kMalformed, with the part, for bytes that encode() does not give; they may be any.
+  /// Returns the values of a key, one for each part. -0 comes back as +0, and every NaN as the positive quiet NaN.
+  /// kMalformed, with the part: encode() does not produce these bytes. `key` may be any bytes.
   Result<std::vector<Value>> decode(Bytes key) const;
 
  private:
@@ -88,13 +94,13 @@ class KeyCodec {
   std::vector<KeyPart> parts_;
 };
 
-/// The least byte string above all those that begin with `prefix`: its end as a range. Empty: there is none, because
-/// the prefix is empty or all ff.
+/// Returns the least byte string above all strings that begin with `prefix`: the exclusive end of their range. Empty:
+/// there is no such string, because the prefix is empty or consists of ff bytes.
 std::string after_prefix(std::string_view prefix);
 
 namespace key_detail {
 
-/// The bytes of a Word at `at` as a number in the order of the bytes.
+/// Loads a Word from `at` as a big-endian number, so that numbers compare as their bytes do.
 template <class Word>
 uint64_t slice(const std::byte* at) {
   Word word;
@@ -105,8 +111,8 @@ uint64_t slice(const std::byte* at) {
   return word;
 }
 
-/// `size` bytes, at least a Word and at most two, as the slice at their begin, then the one that ends where they end.
-/// The two overlap: where the first are equal, so is the part of the second that they share.
+/// Compares two strings of `size` bytes, at least one Word and at most two, by their first and their last slice. The
+/// two slices may overlap: if the first ones are equal, the shared bytes of the last ones are equal, too.
 template <class Word>
 std::strong_ordering compare_ends(const std::byte* a, const std::byte* b, size_t size) {
   const uint64_t a_head = slice<Word>(a), b_head = slice<Word>(b);
@@ -116,8 +122,8 @@ std::strong_ordering compare_ends(const std::byte* a, const std::byte* b, size_t
 
 }  // namespace key_detail
 
-/// The first eight bytes of a key as a number in their order, as if zeros followed a shorter one: where the numbers of
-/// two keys differ, the keys are ordered as they are. Reads nothing outside of the bytes.
+/// Returns the first eight bytes of a key as a big-endian number; a shorter key is filled up with zeros. If the
+/// numbers of two keys differ, the keys have the same order as the numbers. Reads no byte outside of the key.
 inline uint64_t first_slice(Bytes key) {
   using key_detail::slice;
   const std::byte* p = key.data();
@@ -129,9 +135,10 @@ inline uint64_t first_slice(Bytes key) {
   return size == 1 ? slice<uint8_t>(p) << 56 : 0;
 }
 
-/// The order of keys: byte by byte, a prefix before what it begins; as memcmp, eight bytes at a time [Masstree 4.2].
-/// Inlined into the searches in nodes, where a call and memcmp's own dispatch cost more than the comparison. Reads
-/// nothing outside of the bytes: the last slice of a longer key begins inside of the slice before it.
+/// Compares two keys byte by byte, a prefix before the longer key. The result is memcmp's; the function compares
+/// eight bytes at a time [Masstree 4.2]. It is inlined into the searches in nodes, where a call and memcmp's own
+/// dispatch cost more than the comparison. Reads no byte outside of the keys: the last slice of a longer key begins
+/// inside of the slice before it.
 inline std::strong_ordering compare(Bytes a, Bytes b) {
   using key_detail::compare_ends;
   const size_t common = std::min(a.size(), b.size());

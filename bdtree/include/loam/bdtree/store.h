@@ -1,4 +1,4 @@
-// What a Bd-tree's nodes are kept in.
+// Store: where a Bd-tree keeps its nodes.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,35 @@
 
 namespace loam::bdtree {
 
-/// Number of a tree's node within its store; drawn from the store and never used again (R31). kRoot is the root's for
-/// ever.
+/// Id of a tree node within its store. The store hands out each id once and never again (R31, structure changes of
+/// the Bd-tree).
 using TreeNodeId = StrongId<struct TreeNodeIdTag>;
+/// Id of every tree's root; it never changes.
 inline constexpr TreeNodeId kRoot{1};
+/// Id of no node: the right link of the last node of a level.
 inline constexpr TreeNodeId kNoNode{0};
 
-/// One node as it lies in the store: two byte strings that are read together, and whose second can be replaced alone,
-/// so that a small change does not carry the whole node.
+/// One node as the store keeps it: two byte strings, which are read together. The delta can be replaced alone, so
+/// that a small change does not send the whole node.
 struct StoredNode {
-  Version version;
-  Buffer base;
-  Buffer delta;
+  Version version;  ///< version of the record, which a write names
+  Buffer base;      ///< the node without the changes in its delta
+  Buffer delta;     ///< the changes since the base was written
 };
 
-/// Non-transactional records with exact-version writes (R21), keyed by node id: what a storage node's plain table is to
-/// the client, and a map in memory to the tests.
+/// Key-value store of the nodes of one tree, with compare-and-swap by version (R21, exact-version writes). A client
+/// implements it by a non-transactional table, tests by a map in memory.
 ///
-/// Owner and life: the tree's owner, outlives the tree. Threads: the tree's one. Every call may suspend the calling
-/// fiber, and others use the tree meanwhile. Each call is one round trip: what is asked in one get() travels together.
+/// Owner and life: the owner of the tree owns the store; it outlives the tree. Threads: the thread of the tree. Every
+/// call may suspend the calling fiber, and other fibers use the tree meanwhile. Each call is one round trip; all
+/// nodes of one get() are read together.
 ///
-/// A write that is not kOk and not kConflict (kUnknownOutcome, kUnavailable, …) may or may not have happened. It takes
-/// the room of `reserve` (R6); kNoSpace if there is none.
+/// A write that returns neither kOk nor kConflict (kUnknownOutcome, kUnavailable, …) may or may not have happened. It
+/// may use the storage node's memory down to `reserve` (R6, room before the claim); kNoSpace: there is no memory left
+/// for it.
 ///
-/// A write that carries `intents` is remembered with them, if and only if it succeeds: they name the changes of
-/// transactions that it makes (R5).
+/// A write carries `intents`, which name the changes of transactions that it makes. The storage node keeps them if
+/// and only if the write succeeds (R5, intents before answers).
 class Store {
  public:
   Store() = default;
@@ -46,27 +50,29 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// In the order of `ids`; kNotFound for those that have no record.
+  /// Reads nodes, and returns them in the order of `ids`. kNotFound: there is no node with this id.
   virtual std::vector<Result<StoredNode>> get(std::span<const TreeNodeId> ids) = 0;
-  /// kAlreadyExists.
+  /// Inserts a node and returns its version. kAlreadyExists: there is a node with this id.
   virtual Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) = 0;
-  /// kConflict: the record has another version than `expected`, or is gone.
+  /// Replaces a node that has the version `expected`, and returns its new version. kConflict: the node has another
+  /// version, or was removed.
   virtual Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve,
                                   std::span<const wire::IndexIntent> intents) = 0;
-  /// Replaces the second byte string alone; otherwise as replace().
+  /// Replaces the delta alone; otherwise as replace().
   virtual Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve,
                                         std::span<const wire::IndexIntent> intents) = 0;
+  /// Removes a node that has the version `expected`. kConflict as replace(); kNotFound.
   virtual Status remove(TreeNodeId id, Version expected) = 0;
 
-  /// A number that no node had or will have. Seldom a round trip.
+  /// Returns an id that no node ever had or will get. Ids are drawn in blocks, so few calls cost a round trip.
   virtual Result<TreeNodeId> new_id() = 0;
-  /// Whose nodes are being made: the session of the client process. A node that is not in the tree yet is known by it
-  /// to be its maker's unfinished work, or the work of a dead one.
+  /// The session that makes nodes through this store. A node records it, so that the sweep can distinguish a live
+  /// client's unfinished split from the orphan of a dead client.
   virtual uint64_t owner() = 0;
-  /// Runs `work` later in a fiber of its own, while the tree lives; may drop it instead (whoever meets what is
-  /// unfinished does it then).
+  /// Runs `work` later in a fiber of its own, while the tree lives. The store may drop the work: the next operation
+  /// that meets the unfinished change finishes it.
   virtual void defer(std::function<void()> work) = 0;
-  /// Waits before attempt number `attempt` (from 1) at what others keep changing.
+  /// Waits before the retry number `attempt` (from 1) of an operation that conflicts with other writers.
   virtual void back_off(uint32_t attempt) = 0;
 };
 

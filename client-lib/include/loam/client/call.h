@@ -1,4 +1,4 @@
-// Deadlines and cancellation of calls.
+// Deadlines and cancellation of calls: CallScope and CancelToken.
 #pragma once
 
 #include <cstdint>
@@ -9,53 +9,60 @@ namespace loam::client {
 
 /// Cancels calls to the library, from any thread.
 ///
-/// A cancelled call returns kCancelled soon: without an effect, or, if the effect is not known, kUnknownOutcome. Once
-/// cancelled, a token stays so; take a new one for the next call. Copies are handles of one token.
+/// A cancelled call soon returns kCancelled if it has had no effect, and kUnknownOutcome if its effect is not known.
+/// A token stays cancelled for ever; make a new one for the next call. Copies are handles of the same token.
 class CancelToken {
  public:
+  /// Makes a token that is not cancelled.
   CancelToken();
 
-  /// Cancels all calls under way, and all later ones, in scopes with this token. Idempotent. Any thread; does not wait
-  /// for the calls. It may be called in a callback of the library.
+  /// Cancels all calls, now under way or later, in scopes with this token. Idempotent. Any thread, also in a callback
+  /// of the library. Does not wait for the calls.
   void cancel() const;
+  /// True after cancel(). Any thread.
   bool cancelled() const;
 
   class State;
-  /// What the library's own parts share; nothing for applications.
+  /// For the library's own parts, not for applications.
   const std::shared_ptr<State>& state() const { return state_; }
 
  private:
   std::shared_ptr<State> state_;
 };
 
+/// The limits of a CallScope or of Client::async().
 struct CallOptions {
-  /// Time for all calls of the scope together. A call that takes longer returns kTimeout. 0: the time-outs of
-  /// ClientOptions alone.
+  /// Time for all calls of the scope together. A call that takes longer returns kTimeout. 0: no limit beyond the
+  /// time-outs of ClientOptions.
   uint64_t timeout_ns = 0;
-  /// Ends the calls of the scope.
+  /// Token that cancels the calls of the scope.
   std::optional<CancelToken> cancel{};
 };
 
-/// Bounds every call to the library that the calling fiber or thread makes while the scope lives.
+/// Sets a deadline, a cancel token, or both, for every call to the library that the fiber or thread makes while the
+/// scope lives.
 ///
 ///     CallScope statement({.timeout_ns = 50'000'000, .cancel = token});
 ///     auto record = tx.get(accounts, Key(1));  // kTimeout after 50 ms, kCancelled after token.cancel()
-///     Status done = tx.commit();               // kUnknownOutcome if the time is over before the answer
+///     Status done = tx.commit();               // kUnknownOutcome if the time is over before the answer comes
 ///
-/// Scopes nest: the earlier deadline counts, and the token of each. A scope that ends has these effects:
+/// Scopes nest: the earliest deadline counts, and every token. When the deadline of a scope has passed or its token
+/// is cancelled, the calls under way end as follows:
 ///
-///   * reads, index look-ups, begins, catalog calls: kTimeout or kCancelled. An id that was drawn in vain is given
-///   back.
-///   * a plain write or a change of the catalog that was sent: kUnknownOutcome.
-///   * commit() that has not begun: the transaction is aborted. One that has begun goes on: the answer is
+///   * Reads, index lookups, begins and catalog calls return kTimeout or kCancelled. The client gives back an id
+///     that arrives too late.
+///   * A plain write or a change of the catalog that was sent returns kUnknownOutcome.
+///   * A commit() that has not begun aborts the transaction. A commit() that has begun goes on: the call returns
 ///     kUnknownOutcome, the client resolves the outcome in the background, and its destructor waits for that.
-///   * ScanStream::next(): with kTimeout the stream lives on; a cancelled stream is ended at the nodes, too.
+///   * ScanStream::next() returns kTimeout and the stream lives on; if it was cancelled, the stream ends, also at
+///     the storage nodes.
 ///   * Task::join() and Client::sleep_for() return early.
 ///
-/// Owner: the frame of the fiber or thread that it bounds; scopes of one frame end in reverse order. A scope does not
+/// Owner: the stack frame of the fiber or thread that it bounds; nested scopes end in reverse order. A scope does not
 /// bound fibers that are spawned in it.
 class CallScope {
  public:
+  /// Starts the scope; its time runs from now on.
   explicit CallScope(const CallOptions& options);
   ~CallScope();
   CallScope(const CallScope&) = delete;

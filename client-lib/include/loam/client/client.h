@@ -1,4 +1,4 @@
-// The client: one process's session with a cluster.
+// The client library's main class: a process connects to a cluster with it.
 #pragma once
 
 #include <cstdint>
@@ -27,25 +27,31 @@
 
 namespace loam::client {
 
-/// A fiber that was spawned. Copyable handle; dropping it detaches.
+/// Handle of a fiber that Client::spawn() started; like std::thread, but it can be copied, and dropping the last copy
+/// detaches the fiber. Any thread, or fibers of the client.
 class Task {
  public:
-  /// Waits for the fiber's end, from a fiber of the same client or an ordinary thread. Throws what the fiber's function
-  /// threw. An exception that no join() has thrown is logged when the last handle is gone.
+  /// Waits until the fiber has ended, and throws the exception that its function threw. The caller is a fiber of the
+  /// same client, which the call suspends, or an ordinary thread, which it blocks. An exception that no join() has
+  /// thrown is logged when the last handle is destroyed.
   void join();
-  /// Waits for the fiber's end at most `timeout_ns` nanoseconds; true if it has ended. Throws nothing.
+  /// Waits at most `timeout_ns` nanoseconds for the fiber's end. Returns true if the fiber has ended. Never throws
+  /// the function's exception.
   bool wait_for(uint64_t timeout_ns);
+  /// True if the fiber has ended. Never waits.
   bool done() const;
 
   class Impl;
+  /// For the library.
   explicit Task(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
  private:
   std::shared_ptr<Impl> impl_;
 };
 
-/// A program's registration with a cluster (R3), with a worker thread of its own that runs fibers and owns all
-/// connections.
+/// A connection to a cluster: the entry point for tables, transactions, scans, indexes and counters. It registers the
+/// process at the commit manager as one session (R3, idempotent requests within a session). A worker thread of its
+/// own runs the client's fibers and owns all connections.
 ///
 ///     auto client = Client::connect("tcp://127.0.0.1:7400");
 ///     auto accounts = client.value()->open_table("accounts");
@@ -55,52 +61,59 @@ class Task {
 ///       return tx.update(*accounts, Key(1), from);
 ///     });
 ///
-/// **Fibers and threads.** Every function of this library may be called from a fiber of its client (spawn(), run()),
-/// where it suspends that fiber only, or from any ordinary thread, which it blocks while a fiber does the work. Many
-/// fibers at once are how a program gets throughput: what they ask of one server in one round travels in one message. A
-/// fiber must not block its thread by other means (locks, files, sleep): it would stop all the others; a warning is
-/// logged when one holds the thread for over 10 ms. Code that runs in a fiber has ClientOptions::fiber_stack_bytes of
-/// stack.
+/// **Fibers and threads.** Every function of this library may be called from a fiber of its client (spawn(), run())
+/// or from any ordinary thread. The call suspends only the calling fiber, or blocks the ordinary thread while a fiber
+/// does the work. A program gets throughput from many fibers: their requests of one round to one server travel in one
+/// message. A fiber must not block its thread by other means (locks, files, sleep), because that stops all other
+/// fibers; the client logs a warning when a fiber holds the thread for over 10 ms. A function in a fiber has
+/// ClientOptions::fiber_stack_bytes of stack.
 ///
-/// **Exceptions.** The library reports its own errors as Status and Result, except for FieldError (record.h). What a
-/// function of the application throws ends no fiber and no event loop: it arrives at the call that runs the function or
-/// waits for it (run(), Task::join(), run_transaction(), create_index(), ScanStream::next()). A function may call the
-/// library inside a catch block.
+/// **Exceptions.** The library reports its own errors as Status and Result, except for FieldError (record.h). An
+/// exception of an application's function ends neither the fiber nor the event loop. It arrives at the call that runs
+/// the function or waits for it: run(), Task::join(), run_transaction(), create_index(), ScanStream::next(). A
+/// function may call the library inside a catch block.
 ///
-/// Owner and life: made by connect(), destroyed by its owner from an ordinary thread, after everything that was
-/// obtained from it. The destructor waits for the fibers that still run, finishes what is open and closes the session.
+/// **Owner and life.** connect() makes the client. Its owner destroys it, from an ordinary thread, after everything
+/// that was obtained from it. The destructor waits for the fibers that still run, finishes open transactions and
+/// commits, and closes the session.
 ///
-/// **What a client survives.** A lost connection, to a storage node or to the commit manager, fails nothing: it is made
-/// anew and what had no answer is sent again, and executed once (R3); only the time-outs of ClientOptions end the wait.
-/// Scans are the exception: they end with kUnavailable. A session can end while the client lives: the commit manager
-/// has heard nothing of it for longer than its lease (this process was stopped, or cut off), was itself restarted, or a
-/// storage node did not answer a write. The client then opens a new session by itself, and:
+/// **Lost connections and sessions.** A lost connection, to a storage node or to the commit manager, fails no call.
+/// The client connects again and repeats the unanswered requests, and the server executes each of them once (R3).
+/// Only the time-outs of ClientOptions end the wait. Scans are the exception: they end with kUnavailable.
 ///
-///   * transactions of the old session fail with kFenced at their next call, and so do their scans; nothing of them
-///     will ever be visible. run_transaction() runs them again.
-///   * a commit() under way is resolved through the new session (R4): ok if the commit manager had accepted it, kFenced
-///     if not, kUnknownOutcome only if nobody can tell. Whatever was acknowledged before holds. What a transaction had
-///     written that was not accepted is undone by recovery; until then, writes of the same records get kConflict.
-///   * begins and calls outside of transactions wait for the new session, as long as a request may take, and then fail
-///     with kUnavailable, which says why there is none. If the commit manager that answers is of another cluster, or
-///     works on an older state of this one, they fail with kWrongCluster until the right one is back (R10).
+/// A session can end before its client does. There are three causes: the commit manager has received nothing from the
+/// session for longer than its lease (this process was stopped, or its network failed); the commit manager was
+/// restarted; or a storage node did not answer a write. The client then opens a new session by itself:
+///
+///   * Transactions of the old session fail with kFenced at their next call, and so do their scans. Their writes
+///     never become visible. run_transaction() runs them again.
+///   * The client resolves a commit() under way through the new session (R4, outcomes from the commit log): ok if
+///     the commit manager had accepted it, kFenced if not, kUnknownOutcome only if the commit log no longer has the
+///     answer or none comes in time. An acknowledged commit stays committed. Recovery undoes the writes of a
+///     transaction that was not accepted; until then, writes of the same records get kConflict.
+///   * Begins and calls outside of transactions wait for the new session up to the request's time-out. Then they
+///     fail with kUnavailable, and the message says why there is no session. If the commit manager that answers
+///     belongs to another cluster, or works on an older state of this one, they fail with kWrongCluster until the
+///     right one is back (R10, cluster identity and incarnations).
 class Client {
  public:
-  /// Connects to the commit manager at `address` ("tcp://host:port") and from there to the whole cluster. Blocks the
-  /// thread. kInvalidArgument: not an address; kUnavailable: nobody listens there; kUnsupportedVersion: another
-  /// protocol; kTimeout; kMalformed: something else than a commit manager answers.
+  /// Connects to the commit manager at `address` ("tcp://host:port"), which names all storage nodes of the cluster.
+  /// Blocks the thread up to ClientOptions::connect_timeout_ns, then kTimeout. kInvalidArgument: `address` is not an
+  /// address; kUnavailable: no server listens there; kUnsupportedVersion: the server speaks another version of the
+  /// protocol; kMalformed: the server is not a commit manager.
   static Result<std::unique_ptr<Client>> connect(std::string_view address, const ClientOptions& options = {});
+  /// Waits for the fibers that still run and closes the session.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   // ---- fibers ---------------------------------------------------------------------------------------------------
 
-  /// Runs `function` in a new fiber. What it throws arrives at Task::join(). Waits while ClientOptions::max_fibers
-  /// live, which no CallScope ends.
+  /// Runs `function` in a new fiber. Task::join() throws what `function` throws. If ClientOptions::max_fibers fibers
+  /// are alive, the call waits until one of them ends; a CallScope does not bound this wait.
   Task spawn(std::function<void()> function);
-  /// Runs `function` once, in a fiber (or at once, if this is one), waits, and returns what it returned or throws what
-  /// it threw.
+  /// Runs `function` once in a fiber and waits for it. Returns the function's result or throws its exception. If the
+  /// caller is a fiber of this client, the function runs in the caller.
   template <class Function>
   auto run(Function&& function) -> std::invoke_result_t<Function> {
     if constexpr (std::is_void_v<std::invoke_result_t<Function>>) {
@@ -111,100 +124,112 @@ class Client {
       return std::move(*result);
     }
   }
-  /// Runs `function`, which returns a Status or a Result<T>, in a new fiber and gives its answer as a Future<void> or
-  /// Future<T>: the asynchronous form of every call of this library. `options` bound the calls in it.
+  /// Runs `function` in a new fiber and returns a future of its result. This is the asynchronous form of every call
+  /// of this library. `function` returns a Status, for a Future<void>, or a Result<T>, for a Future<T>. `options`
+  /// bound the calls that it makes.
   ///
   ///     Future<Record> record = client->async([&] { return tx.get(accounts, Key(1)); }, {.timeout_ns = 50'000'000});
   ///
-  /// What the function refers to must live until the answer is there.
+  /// The variables that the function refers to must live until the future is ready.
   template <class Function>
   auto async(Function function, const CallOptions& options = {}) {
     using Answer = std::invoke_result_t<Function>;
     using Call = Future<typename ValueOf<Answer>::Type>;
-    auto slot = std::make_shared<typename Call::Slot>();
+    auto slot = std::make_shared<typename Call::SharedResult>();
     auto run = [slot, function = std::make_shared<Function>(std::move(function))] { slot->emplace((*function)()); };
     return Call(start_call(std::move(run), options), std::move(slot));
   }
-  /// Lets other fibers run for at least so long.
+  /// Suspends the calling fiber, or blocks the calling thread, for at least `duration_ns` nanoseconds; less if a
+  /// CallScope ends.
   void sleep_for(uint64_t duration_ns);
-  /// Lets the other fibers run that are ready.
+  /// Lets the other fibers that are ready run once before the calling fiber continues.
   void yield();
 
   // ---- catalog --------------------------------------------------------------------------------------------------
 
-  /// Returns when every live storage node has the table (R30). If a table of that name exists with the same schema and
-  /// kind, that table; with others kAlreadyExists. kInvalidArgument: a name that is empty, over 128 bytes, or begins
-  /// with "loam.". kUnknownOutcome: the table may have been created, or may be later; the same call tells.
+  /// Creates a table, and returns when every live storage node has it (R30, table creation and drop). If a table of
+  /// that name, schema and kind exists already, returns that table. kAlreadyExists: a table of that name has another
+  /// schema or kind. kInvalidArgument: the name is empty, over 128 bytes, or begins with "loam.". kUnknownOutcome:
+  /// the table may exist or may come into being later; repeat the call to learn it.
   Result<Table> create_table(std::string_view name, TableKind kind, const Schema& schema);
-  /// kNoSuchTable names the table.
+  /// Returns a handle of an existing table. kNoSuchTable; the message names the table. kWrongTableKind: the name
+  /// belongs to an index. The other errors are kUnavailable and kTimeout.
   Result<Table> open_table(std::string_view name);
-  /// Drops the table that has the name when the call begins, never a later one of that name. Its records are gone for
-  /// everyone at once, and so are its indexes. kNoSuchTable. kUnknownOutcome: the table may have been dropped, or may
-  /// be later; the same call tells.
+  /// Drops a table with its records and its indexes, for all clients at once. The call drops the table that has the
+  /// name when the call begins, never a later table of that name. kNoSuchTable. kUnknownOutcome: the table may have
+  /// been dropped, or may be dropped later; repeat the call to learn it.
   Status drop_table(std::string_view name);
-  /// In the order of names; without the system's own tables and indexes.
+  /// Returns all tables, ordered by name, without indexes and the system's own tables.
   Result<std::vector<Table>> list_tables();
 
   // ---- indexes --------------------------------------------------------------------------------------------------
 
-  /// An index of some fields of a transactional table, in this order. Returns when it can be read: transactions
-  /// maintain it from the beginning, and the records that are there already are entered meanwhile, by this client,
-  /// while others read and write (R29). It waits first for the transactions that are open now. If the client dies or
-  /// fails before the end, the index stays as it is, maintained and not readable, and the same call goes on with it.
+  /// Creates an index on the given fields of a transactional table, in their order, and returns when the index can be
+  /// read. Other clients read and write the table meanwhile: their transactions maintain the index from the
+  /// beginning, and this client enters the existing records (R29, index creation). The call first waits for the
+  /// transactions that are open at its begin. If the client dies or the call fails before the end, the index stays in
+  /// the catalog, maintained and not readable; the same call continues the build.
   ///
-  /// kAlreadyExists: a table or index of that name and another definition; or the records there are not unique, which
-  /// the message names two of, and the index is dropped again. kInvalidArgument: no field, one that does not exist or
-  /// comes twice, a value that is too long for a key. kWrongTableKind. The other errors are those of scans and plain
-  /// writes.
+  /// kAlreadyExists: a table or index of that name has another definition; or the records are not unique, then the
+  /// message names two of them, and the call drops the index again. kInvalidArgument: no field, a field that does not
+  /// exist or occurs twice, or a value that is too long for a key. kWrongTableKind: the table is non-transactional.
+  /// The other errors are those of scans and plain writes.
   Result<Index> create_index(std::string_view name, const Table& table, const std::vector<IndexField>& fields,
                              const IndexOptions& options = {});
-  /// kNoSuchTable names the index.
+  /// Returns a handle of an existing index. kNoSuchTable; the message names the index.
   Result<Index> open_index(std::string_view name);
-  /// kNoSuchTable; kUnknownOutcome as drop_table().
+  /// Drops an index. The table stays. kNoSuchTable; kUnknownOutcome as drop_table().
   Status drop_index(std::string_view name);
-  /// In the order of names, those that are being built too.
+  /// Returns all indexes, ordered by name, including those that are still being built.
   Result<std::vector<Index>> list_indexes();
 
   // ---- transactions ---------------------------------------------------------------------------------------------
 
-  /// kOverloaded: ClientOptions::max_transactions are open, and none ended in time; kUnavailable: there is no session,
-  /// and none could be opened in time; kTimeout.
+  /// Begins a transaction: gets its snapshot, and an id if it may write. kOverloaded: ClientOptions::max_transactions
+  /// are open and none ended in time, or too many begins wait already; kUnavailable: the client has no session and
+  /// could not open one in time; kTimeout.
   Result<Transaction> begin(const TransactionOptions& options = {});
 
-  /// Begins, calls `body`, commits; if the body or the commit fails with kConflict (or kFenced, kUnavailable,
-  /// kOverloaded, kSnapshotTooOld, kWrongShard: nothing happened, and a new attempt may succeed) waits and begins anew,
-  /// up to the options' number of attempts and time. Any other error of the body aborts and is returned; so is the last
-  /// of those, and kUnavailable while shards wait for an operator. kUnknownOutcome is never retried. An exception of
-  /// the body aborts, is not retried, and arrives at the caller. The body may run several times: it must have no effect
-  /// outside of the transaction, and must not call commit().
+  /// Begins a transaction, calls `body`, commits, and repeats all of it after errors that a new attempt can avoid.
+  /// Those errors are kConflict, kFenced, kUnavailable, kOverloaded, kSnapshotTooOld and kWrongShard; the failed
+  /// attempt has had no effect. The call waits before each new attempt, as TransactionOptions::retry says.
+  ///
+  /// Returns the error of the last attempt when the attempts or their time are used up. Any other error of `body`
+  /// aborts the transaction and is returned at once, and so is kUnavailable while shards wait for an operator.
+  /// kUnknownOutcome is never retried. An exception of `body` aborts the transaction and arrives at the caller
+  /// without a retry. `body` may run several times, so it must have no effect outside of the transaction; it must not
+  /// call commit().
   Status run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options = {});
 
   // ---- scans ----------------------------------------------------------------------------------------------------
 
-  /// Starts a query in a snapshot of its own. kInvalidArgument: Query::check; kNoSuchTable.
+  /// Starts a query over a table in a snapshot of its own. kInvalidArgument: the query does not fit the table
+  /// (Query::check); kNoSuchTable.
   Result<ScanStream> scan(const Table& table, const Query& query, const ScanOptions& options = {});
-  /// Several queries in one and the same snapshot: their results fit together. Up to kMaxScanBatch.
+  /// Starts up to kMaxScanBatch queries in one snapshot, so that their results are consistent with each other. The
+  /// streams have the order of the requests. Errors as above.
   Result<std::vector<ScanStream>> scan(const std::vector<ScanRequest>& requests, const ScanOptions& options = {});
 
-  // ---- the rest -------------------------------------------------------------------------------------------------
+  // ---- non-transactional tables, counters, state ----------------------------------------------------------------
 
-  /// A handle for access to a non-transactional table; kWrongTableKind for the other kind.
+  /// Returns a handle for reads and writes of a non-transactional table. kWrongTableKind: the table is transactional.
   Result<PlainTable> plain(const Table& table);
-  /// The cluster's counter of that name; made when it does not exist. `block_size` numbers are drawn at once, 1 to
-  /// 2^32.
+  /// Returns the cluster's counter of that name, and creates it if it does not exist. The counter draws `block_size`
+  /// numbers at once, 1 to 2^32.
   Result<Counter> counter(std::string_view name, uint64_t block_size = 1'000);
 
-  /// The present session's number at the commit manager. It changes when the client was fenced and has opened another.
+  /// The number of the current session at the commit manager. It changes when the client has been fenced and has
+  /// opened another session.
   SessionId session() const;
-  /// False from the moment when the client learns that its session has ended until the next one is open.
+  /// False from the moment when the client learns that its session has ended until the next session is open.
   bool session_open() const;
-  /// gRPC address of the commit manager's administration; empty if it has none.
+  /// The gRPC address of the commit manager's administration service; empty if it has none.
   std::string admin_address() const;
-  /// Any thread, never waits.
+  /// The client's counts since it connected. Any thread; never waits.
   ClientStatistics statistics() const;
 
   class Impl;
-  /// What the library's own parts share; nothing for applications.
+  /// For the library's own parts, not for applications.
   Impl& impl() { return *impl_; }
 
  private:

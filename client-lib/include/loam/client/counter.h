@@ -1,4 +1,4 @@
-// Distributed counters: unique numbers without a round trip each.
+// Counters: unique numbers for all clients of a cluster, like the sequences of other databases.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,28 @@
 
 namespace loam::client {
 
-/// Draws numbers from a named counter of the cluster in blocks.
+/// A source of unique numbers, like a sequence with a cache: it draws blocks of numbers from a named counter of the
+/// cluster, and hands them out without a round trip for each.
 ///
-/// Numbers are unique over all clients, start at 1 and rise within one Counter object; the rest of a block is lost when
-/// the object dies, so there are gaps, and objects interleave. Counters are non-transactional: a number is gone even if
-/// the transaction that used it aborts. [Thesis 3.1]
+/// Numbers are unique over all clients, start at 1, and rise within one Counter object. The numbers of several
+/// objects interleave. The rest of a block is lost when the object is destroyed, so there are gaps. Counters are
+/// non-transactional: a number stays used if the transaction that used it aborts. [Thesis 3.1]
 ///
-/// Any number of fibers of its client may share one; destroyed before its Client.
+/// Any number of fibers of its client may share one Counter. Its owner destroys it before its Client.
 class Counter {
  public:
+  /// Drops the unused numbers of the block.
   ~Counter();
   Counter(Counter&&) noexcept;
   Counter& operator=(Counter&&) noexcept;
 
-  /// The next number. Waits for the network once a block. kUnavailable, kTimeout, kConflict (so much contention that
-  /// the bounded retries ran out: use larger blocks), kOverflow (all 2^63 - 1 numbers are used).
+  /// Returns the next number. Waits for the network once for each block. kUnavailable; kTimeout; kConflict: other
+  /// clients draw at the same time and the bounded retries ran out, use larger blocks; kOverflow: all 2^63 - 1 numbers
+  /// are used.
   Result<uint64_t> next();
 
   class Impl;
+  /// For the library.
   explicit Counter(std::unique_ptr<Impl> impl);
 
  private:

@@ -1,4 +1,4 @@
-// The answer to a call that is under way.
+// Future: the result of a call that is still under way.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,25 @@
 
 namespace loam::client {
 
-/// What a Future waits for; made by the library. Any thread, or fibers of the client.
+/// The call that a Future waits for. The library implements it; applications use Future. Any thread, or fibers of the
+/// client.
 class PendingCall {
  public:
   virtual ~PendingCall() = default;
-  /// The answer is there.
+  /// True if the answer has arrived.
   virtual bool ready() const = 0;
-  /// Waits for the answer. Not ok: a CallScope of the caller has ended, and the answer is still to come. Throws what
-  /// the function of an asynchronous call threw.
+  /// Waits for the answer. An error means that a CallScope of the caller has ended and the answer is still to come.
+  /// Throws the exception of an asynchronous call's function.
   virtual Status wait() = 0;
-  /// Waits at most `timeout_ns`; true if the answer is there.
+  /// Waits at most `timeout_ns` nanoseconds. Returns true if the answer has arrived.
   virtual bool wait_for(uint64_t timeout_ns) = 0;
+  /// Calls `callback` once when the answer has arrived, as Future::on_ready() says.
   virtual void on_ready(std::function<void()> callback) = 0;
+  /// Cancels the call. Any thread.
   virtual void cancel() = 0;
 };
 
-/// Result<T>, or Status for calls without a value.
+/// Type of the answer to a call with a value of type T: Result<T>, or Status for calls without a value.
 template <class T>
 struct AnswerTo {
   using Type = Result<T>;
@@ -36,44 +39,48 @@ struct AnswerTo<void> {
   using Type = Status;
 };
 
-/// An answer to come. Obtained from Client::async() and the *_async calls: start several, then wait, and their round
-/// trips overlap.
+/// The future result of an asynchronous call. Client::async() and the *_async calls return futures. A caller that
+/// starts several calls and then waits for them overlaps their round trips.
 ///
-/// Move-only. Dropping a future forgets the answer, not the call. Every function may be called from a fiber of the
-/// client, which it suspends, or from an ordinary thread, which it blocks. Used by one fiber or thread at a time,
-/// except cancel(). Destroyed before the client.
+/// Move-only. The destructor drops the answer; the call itself goes on. A fiber of the client or an ordinary thread
+/// may call every function; a waiting function suspends the fiber or blocks the thread. One fiber or thread uses a
+/// future at a time, except for cancel(). Futures are destroyed before their client.
 template <class T>
 class Future {
  public:
+  /// Result<T>, or Status for T = void.
   using Answer = AnswerTo<T>::Type;
-  using Slot = std::optional<Answer>;
+  /// Holds the answer; shared with the call.
+  using SharedResult = std::optional<Answer>;
 
-  /// `slot` holds the answer when `call` is ready.
-  Future(std::shared_ptr<PendingCall> call, std::shared_ptr<Slot> slot)
+  /// For the library. `slot` has the answer when `call` is ready.
+  Future(std::shared_ptr<PendingCall> call, std::shared_ptr<SharedResult> slot)
       : call_(std::move(call)), slot_(std::move(slot)) {}
 
-  /// get() will not wait.
+  /// True if the answer has arrived, so that get() does not wait.
   bool ready() const { return call_->ready(); }
-  /// Waits at most `timeout_ns` nanoseconds. True: get() will not wait.
+  /// Waits at most `timeout_ns` nanoseconds. Returns true if the answer has arrived.
   bool wait_for(uint64_t timeout_ns) { return call_->wait_for(timeout_ns); }
-  /// Waits and moves the answer out, so it is called once; or again, if a CallScope in which it waited has ended
-  /// (kTimeout, kCancelled; ready() is then false). kInvalidArgument: the answer was taken.
+  /// Waits for the answer and moves it out. Call it once; call it again only if a CallScope ended the wait (kTimeout,
+  /// kCancelled, and ready() is false). kInvalidArgument: an earlier get() has moved the answer out.
   Answer get() {
-    if (taken_) return Status(StatusCode::kInvalidArgument, "the answer of this future was taken");
+    if (taken_)
+      return Status(StatusCode::kInvalidArgument,
+                    "get() was called twice: an earlier call has taken the answer of this future");
     if (Status waited = call_->wait(); !waited.ok()) return waited;
     taken_ = true;
     return std::move(**slot_);
   }
-  /// Calls `callback` when the answer is there, at once if it is there already. On the client's worker thread, which
-  /// other fibers need: the callback wakes somebody (an event loop, a latch) and returns; it neither waits nor calls
-  /// the client. An exception of it is logged. At most one callback, given before get().
+  /// Calls `callback` once when the answer has arrived; at once if it has arrived already. The callback runs on the
+  /// client's worker thread, which other fibers need: it should only wake a waiting thread or event loop, and must
+  /// neither wait nor call the client. An exception that it throws is logged. At most one callback, set before get().
   void on_ready(std::function<void()> callback) { call_->on_ready(std::move(callback)); }
-  /// Cancels the call, as CancelToken::cancel() does. The answer still comes, soon. Any thread.
+  /// Cancels the call, as CancelToken::cancel() does. An answer arrives soon in any case. Any thread.
   void cancel() { call_->cancel(); }
 
  private:
   std::shared_ptr<PendingCall> call_;
-  std::shared_ptr<Slot> slot_;
+  std::shared_ptr<SharedResult> slot_;
   bool taken_ = false;
 };
 

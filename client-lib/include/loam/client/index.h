@@ -1,4 +1,4 @@
-// Indexes, and ranges in them.
+// Indexes, and the ranges that a caller reads by them.
 #pragma once
 
 #include <cstddef>
@@ -18,92 +18,105 @@
 
 namespace loam::client {
 
-/// A field that an index is of, and its direction.
+/// One field of a new index, with its sort direction.
 struct IndexField {
-  std::string_view name;
-  bool descending = false;
+  std::string_view name;    ///< name of the field in the table's schema
+  bool descending = false;  ///< true: the greatest value comes first
 };
 
+/// Options of Client::create_index().
 struct IndexOptions {
-  /// No two records have the same values, but that NULLs are equal to nothing, as in SQL.
+  /// True: no two records may have the same values in the index's fields. NULL is not equal to NULL, as in SQL.
   bool unique = false;
-  /// Called as the index is built, with records that it has and (an estimate, 0: not known yet) will have. In a fiber.
-  /// An exception ends the build, as a failure does, and arrives at the caller of create_index().
+  /// Called with the progress of the build: the number of records entered, and an estimate of the final number (0:
+  /// not known yet). Runs in a fiber. An exception ends the build as a failure does, and arrives at the caller of
+  /// create_index().
   std::function<void(uint64_t done, uint64_t total)> on_progress{};
 };
 
-/// Handle of one index, as the catalog had it when it was opened: cheap to copy, immutable, any thread. From
-/// Client::create_index and open_index.
+/// Handle of one index, with the state that the catalog had when the handle was made.
 ///
-/// An index is a Bd-tree whose nodes are records of a non-transactional table, so its names and numbers are a table's.
-/// Commits maintain it (R27); what reads through it sees exactly what its transaction's snapshot holds, and the
-/// transaction's own writes.
+/// Client::create_index() and open_index() return handles. A handle is cheap to copy, immutable, and usable by any
+/// thread; it may outlive its client.
+///
+/// An index is a Bd-tree whose tree nodes are records of a non-transactional table. So indexes share their names and
+/// ids with tables. Commits maintain the index (R27, index entries). A read by an index finds exactly the records of
+/// the transaction's snapshot, changed by the transaction's own writes.
 class Index {
  public:
-  /// A field by its number in the table's schema.
+  /// One field of the index.
   struct Part {
-    uint16_t field = 0;
-    bool descending = false;
+    uint16_t field = 0;       ///< number of the field in the table's schema
+    bool descending = false;  ///< true: the greatest value comes first
   };
+  /// The index as the catalog describes it.
   struct Description {
-    TableId id;
-    std::string name;
-    Table table;
-    std::vector<Part> parts;
-    bool unique = false;
-    uint64_t ready_since = 0;  // version of the catalog; 0: it is being built
-    bool damaged = false;
+    TableId id;                ///< id of the table that stores the tree nodes
+    std::string name;          ///< name of the index
+    Table table;               ///< the indexed table
+    std::vector<Part> parts;   ///< the fields of the index, in their order
+    bool unique = false;       ///< no two records have the same values
+    uint64_t ready_since = 0;  ///< version of the catalog from which on the index can be read; 0: it is being built
+    bool damaged = false;      ///< records of the index are lost
   };
 
+  /// For the library.
   explicit Index(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
 
+  /// Id of the non-transactional table that stores the tree nodes.
   TableId id() const { return description_->id; }
+  /// Name of the index.
   const std::string& name() const { return description_->name; }
-  /// The table that it is of.
+  /// The indexed table.
   const Table& table() const { return description_->table; }
+  /// The fields of the index, in their order.
   const std::vector<Part>& parts() const { return description_->parts; }
+  /// True: no two records may have the same values in the index's fields.
   bool unique() const { return description_->unique; }
-  /// It was built when the handle was made, and not damaged. Only transactions that begin after it was built can read
-  /// it.
+  /// True if the index was built and not damaged when the handle was made. Only transactions that begin after the end
+  /// of the build can read it.
   bool ready() const { return description_->ready_since != 0 && !damaged(); }
-  /// When the handle was made, a node's records had been given up for lost since it was built. Whoever begins from then
-  /// on can read by it no more, and nobody maintains it: drop it and create it again.
+  /// True if an operator had accepted the loss of records of a storage node between the build and the making of the
+  /// handle. Transactions that begin after the loss can no longer read the index, and commits no longer maintain it:
+  /// drop the index and create it again.
   bool damaged() const { return description_->damaged; }
-  /// Version of the catalog from which on it can be read, if it is ready.
+  /// Version of the catalog from which on the index can be read, if it is ready.
   uint64_t ready_since() const { return description_->ready_since; }
 
  private:
   std::shared_ptr<const Description> description_;  // never null
 };
 
-/// One end of a range: values of the index's first fields, as many as one likes.
+/// One end of a range in an index. It names values of any number of the index's first fields.
 struct IndexBound {
+  /// Values of the index's first fields, in their order.
   std::vector<Value> values;
-  /// Keys that begin with the values are in the range.
+  /// True: the records that have these values are in the range.
   bool inclusive = true;
-  /// With all values of the index: of the records that have them, the one with this key, there or not. So a page begins
-  /// exactly behind the last record of the one before.
+  /// Narrows the bound to one record among those with equal values: the record of this key, whether or not it exists.
+  /// `values` then has one value for each field of the index. A caller that reads page by page begins a page exactly
+  /// behind the last record of the previous page.
   std::optional<Key> record{};
-  /// The last value, a text or blob, is only the beginning of the field's, and may end inside of a character. The empty
-  /// one begins every value; none begins NULL. Not with a record.
+  /// True: the last value, a text or blob, stands for all values that begin with it. It may end inside of a
+  /// character. The empty value is a prefix of every value except NULL. Not together with `record`.
   bool prefix = false;
 };
 
-/// Which records, in the order of the index; records of equal keys in the order of their own.
+/// A range of records in the order of an index. Records with equal values in the index's fields are ordered by key.
 ///
-///     IndexRange::equal({Value::int64(7)})                                         all whose first field is 7
-///     IndexRange::prefix({Value::int64(7), Value::text("Ad")})                     of these, all names like 'Ad%'
+///     IndexRange::equal({Value::int64(7)})                                         the first field is 7
+///     IndexRange::prefix({Value::int64(7), Value::text("Ad")})                     those whose name is LIKE 'Ad%'
 ///     {.from = IndexBound{{Value::int64(7), Value::text("M")}, false, Key(3)}, .limit = 20}   20 behind (7, "M", 3)
 struct IndexRange {
-  std::optional<IndexBound> from{};  ///< nothing: from the first
-  std::optional<IndexBound> to{};    ///< nothing: to the last
-  bool backward = false;             ///< from `to` down
-  size_t limit = SIZE_MAX;
+  std::optional<IndexBound> from{};  ///< lower end in the order of the index; nothing: the first record
+  std::optional<IndexBound> to{};    ///< upper end in the order of the index; nothing: the last record
+  bool backward = false;             ///< true: the records are read from `to` down to `from`
+  size_t limit = SIZE_MAX;           ///< most records of the result
 
-  /// All records that have these values in the index's first fields.
+  /// The range of all records that have these values in the index's first fields.
   static IndexRange equal(std::vector<Value> values) { return {IndexBound{values}, IndexBound{std::move(values)}}; }
-  /// All records whose next field begins with the last of these values, a text or blob, and that have the values before
-  /// it in the index's first fields.
+  /// The range of all records that have these values in the index's first fields, where the last value, a text or
+  /// blob, need only be the beginning of its field.
   static IndexRange prefix(std::vector<Value> values) {
     const IndexBound bound{std::move(values), true, {}, true};
     return {bound, bound};

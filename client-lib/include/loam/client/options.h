@@ -16,102 +16,116 @@ namespace loam::client {
 
 struct ScanStatistics;
 
-/// Bytes that each record that a transaction writes, and each change that it makes in an index, counts towards
-/// ClientOptions::max_transaction_bytes, beside its row or its key: what the storage node remembers until the
-/// transaction is complete, and what the client keeps.
+/// Fixed bytes that each written record and each index change adds to a transaction's size, beside the row or the key
+/// (ClientOptions::max_transaction_bytes). They stand for the intent that the storage node keeps until the
+/// transaction is complete, and for the client's own bookkeeping.
 inline constexpr size_t kTransactionBytesPerRecord = 32;
-/// Queries in one Client::scan call.
+/// Most queries in one Client::scan() call.
 inline constexpr size_t kMaxScanBatch = 256;
 
+/// Options of Client::connect(), which returns kInvalidArgument for a time-out of 0, max_transactions of 0, and a
+/// max_fibers or fiber_stack_bytes outside of its limits.
 struct ClientOptions {
-  /// For operators: shown in the commit manager's list of sessions. Empty: the program's name.
+  /// Name of the client in the commit manager's list of sessions, for operators; at most 256 bytes are used. Empty:
+  /// the program's name with process id and host.
   std::string name{};
-  /// Until the session is open. A cluster whose storage nodes are still starting, or whose commit manager is
-  /// recovering, is waited for.
+  /// Time-out of Client::connect(). Within it the client waits for a commit manager that recovers and for storage
+  /// nodes that are still starting.
   uint64_t connect_timeout_ns = 5'000'000'000;
-  /// For one request and its answer: kTimeout (a plain write or a change of the catalog that may have
-  /// happened: kUnknownOutcome).
+  /// Time-out of one request and its answer. Beyond it the call returns kTimeout; a plain write or a change of the
+  /// catalog that may have happened returns kUnknownOutcome.
   uint64_t request_timeout_ns = 10'000'000'000;
-  /// For each step of a commit, longer, because a step whose answer does not come costs the session (R2); and for the
-  /// question what became of a commit whose answer did not come (R4).
+  /// Time-out of each step of a commit, and of the question for the outcome of a commit whose answer was lost (R4,
+  /// outcomes from the commit log). It is longer than the request's, because a step without an answer costs the
+  /// session (R2, abort order).
   uint64_t commit_timeout_ns = 30'000'000'000;
-  /// How often the session's lease is renewed. 0: four times in the lease that the commit manager gives.
+  /// Interval between two renewals of the session's lease. 0: a fourth of the lease that the commit manager grants.
   uint64_t renew_every_ns = 0;
-  /// Read-write transactions open at once; a begin beyond it waits for one to end, as long as a request may take.
-  /// More of them are of no use: a few hundred keep all cores of a cluster's node busy.
+  /// Most read-write and upgradable transactions that are open at once. A further begin waits for one of them to end,
+  /// up to request_timeout_ns. A higher limit rarely helps: a few hundred transactions keep all cores of a storage
+  /// node busy.
   size_t max_transactions = 1'024;
-  /// Begins that wait so; those beyond get kOverloaded at once.
+  /// Most begins that wait for max_transactions. A further begin gets kOverloaded at once.
   size_t max_waiting_begins = 8'192;
-  /// Size of one transaction's writes: their rows, the keys of the index entries that they change, and
-  /// kTransactionBytesPerRecord for each record and each index entry. A write, or for index entries the commit, beyond
-  /// it gets kInvalidArgument: split the transaction. There is no limit on the number of writes.
+  /// Largest size of one transaction's writes: their rows, the keys of the index entries that they change, and
+  /// kTransactionBytesPerRecord for each record and each index entry. A write beyond it gets kInvalidArgument, or
+  /// commit() does if index entries exceed it: split the transaction. The number of writes has no limit.
   size_t max_transaction_bytes = size_t{64} << 20;
-  /// Fibers alive at once; spawn() beyond it waits for one to end.
+  /// Most fibers that are alive at once. A further spawn() waits for one of them to end.
   size_t max_fibers = 4'096;
-  /// Stack of each fiber, at least 16 KiB, for the application's functions that run in fibers and the library's calls.
-  /// Memory is taken for the pages that are used. A guard of 64 KiB lies below: an overflow ends the process by
-  /// SIGSEGV.
+  /// Stack size of each fiber, at least 16 KiB, for the application's functions that run in fibers and the library's
+  /// calls in them. The system takes memory only for pages of the stack that are used. A guard of 64 KiB lies below
+  /// the stack: an overflow ends the process by SIGSEGV.
   size_t fiber_stack_bytes = 128 * 1024;
-  /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
+  /// Time for which the idle worker thread polls for events before it sleeps (TransportOptions::spin_ns).
   uint64_t spin_ns = 100'000;
-  /// Of a node of an index's tree, 128 to 16,384: an insert reads one, and sends a part of one. The storage nodes'
-  /// pages must be larger.
+  /// Largest size of a tree node of an index, 128 to 16,384; larger nodes are split. An insert reads one node and
+  /// sends a part of one. The storage nodes' pages must be larger.
   size_t index_node_bytes = 4'096;
-  /// Of inner nodes kept in this process, for each index.
+  /// Size of the cache of inner tree nodes in this process, for each index.
   size_t index_cache_bytes = size_t{16} << 20;
-  /// False, for comparison: every transaction begins with an empty cache, as TellStore's did (thesis 3.3).
+  /// True: all transactions of the client share the cache of tree nodes. False, for comparison: every transaction
+  /// begins with an empty cache.
   bool index_cache_shared = true;
-  /// Changes of one index node by several transactions travel in one message.
+  /// True: changes of one tree node by several transactions of the client travel in one message.
   bool index_combine = true;
-  /// Told, on the worker's thread, what an operator should know: a fiber that held the thread for over 10 ms, at most
-  /// once a second. Empty: written to the log (stderr). An exception of it is logged and ends there.
+  /// Called with warnings for operators: a fiber has held the worker thread for over 10 ms; at most once a second.
+  /// Runs on the worker thread. Empty: the client writes the warning to the log (stderr). An exception that it throws
+  /// is logged and dropped.
   std::function<void(std::string_view)> on_warning{};
 };
 
-/// Bounded exponential back-off with full jitter: attempt n waits a random time below min(max, initial * 2^n). After
-/// kOverloaded and kUnavailable the waits are longer (up to 0.5 s), and no shorter than the server advised.
+/// Retry policy of Client::run_transaction(): bounded exponential back-off with full jitter. Before retry n (from 0)
+/// the call waits a random time below min(max_backoff_ns, initial_backoff_ns * 2^n). After kOverloaded and
+/// kUnavailable it waits longer (up to 0.5 s), and at least as long as the server advised.
 struct RetryOptions {
-  uint32_t max_attempts = 32;  ///< including the first; at least 1
-  uint64_t initial_backoff_ns = 50'000;
-  uint64_t max_backoff_ns = 20'000'000;
-  /// No attempt begins later than this after the first.
+  uint32_t max_attempts = 32;            ///< most attempts, the first one included; at least 1
+  uint64_t initial_backoff_ns = 50'000;  ///< bound of the first random wait
+  uint64_t max_backoff_ns = 20'000'000;  ///< highest bound of a random wait
+  /// No attempt begins later than this after the first one.
   uint64_t max_elapsed_ns = 30'000'000'000;
 };
 
+/// Names one record of the cluster.
 struct RecordRef {
   Table table;
   Key key;
 };
 
+/// Options of Client::begin() and Client::run_transaction().
 struct TransactionOptions {
-  /// A registered snapshot and no id: writes are refused, nothing is logged, commit() costs no round trip.
+  /// The transaction only reads. It has a registered snapshot and no id; writes are refused, the commit log has no
+  /// record of it, and commit() costs no round trip.
   bool read_only = false;
-  /// For callers that do not know whether the transaction will write: it begins as a read-only one, and its first write
-  /// draws the id, which costs that write a round trip. Without a write commit() costs no round trip. Like a read-write
-  /// transaction it keeps the storage nodes from collecting tombstones (R20) and takes a place of
-  /// ClientOptions::max_transactions.
+  /// The transaction begins read-only, and its first write draws the id, which costs that write a round trip. For
+  /// callers that do not know whether they will write. Without a write commit() costs no round trip. Like a
+  /// read-write transaction it keeps the storage nodes from collecting tombstones (R20, garbage and tombstones), and
+  /// it counts towards ClientOptions::max_transactions.
   bool upgradable = false;
 
-  // Of run_transaction() only.
+  /// Retry policy, for run_transaction() only.
   RetryOptions retry{};
-  /// Records that this transaction writes, and that many others of this client do, too. Of those that overlap one would
-  /// lose, and begin anew; those that name such a record run one after the other instead, in the order of their coming.
-  /// Costs the others nothing. Without it, whoever has lost against another of this client stands in line at that
-  /// record.
+  /// Hot records, for run_transaction() only: records that this transaction writes and that many other transactions
+  /// of this client write, too. Transactions that name the same record run one after the other, in the order of their
+  /// arrival, instead of aborting each other. Other transactions are not delayed. Without this option,
+  /// run_transaction() queues at a record after it has lost there against another transaction of this client.
   std::vector<RecordRef> contended{};
 };
 
+/// Options of Client::scan() and Transaction::scan().
 struct ScanOptions {
-  /// Chunks that each node may have on their way to this client. A slow reader slows its own query only.
+  /// Credits of each storage node: the most chunks that it may have sent and the caller has not taken yet. A slow
+  /// reader slows its own query only.
   uint32_t credits = 8;
-  /// Beyond, the stream ends with kTimeout. 0: none.
+  /// Time limit of the query; the stream then ends with kTimeout. 0: no limit.
   uint64_t time_limit_ns = 0;
-  /// Called on the client's worker thread when a node tells how far it has come, about once per progress_interval_ns
-  /// and node. It must neither block nor call the client. An exception cancels the scan and arrives at the caller of
+  /// Called with the statistics so far when a storage node reports its progress. Runs on the client's worker thread;
+  /// must neither block nor call the client. An exception cancels the scan and arrives at the caller of
   /// ScanStream::next() or collect().
   std::function<void(const ScanStatistics&)> on_progress{};
+  /// Interval between two progress reports of each storage node.
   uint64_t progress_interval_ns = 100'000'000;
-  /// Reads nothing; ScanStream::plan() says what would be done.
+  /// The query reads no record; ScanStream::plan() says how a storage node would evaluate it.
   bool explain = false;
 };
 

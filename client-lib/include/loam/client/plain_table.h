@@ -15,39 +15,44 @@
 
 namespace loam::client {
 
-/// Reads and exact-version writes of one non-transactional table (R21). Each call is atomic on one record, visible at
-/// once, and independent of any transaction.
+/// Reads and writes one non-transactional table by compare-and-swap. Each call is atomic on one record, visible at
+/// once, and independent of any transaction (R21, exact-version writes).
 ///
-/// A write names the version that it replaces and fails with kConflict if the record has another; no version number
-/// ever comes back for a key, so a match means that nothing happened in between.
+/// A write names the version that it replaces, and fails with kConflict if the record has another version. A key
+/// never gets the same version number twice, so a match proves that the record has not changed in between.
 ///
-/// Copyable handle, any fibers of its client at once; not used after its Client. Every call suspends the fiber or
-/// blocks the ordinary thread that makes it. A write whose answer does not come, or whose session ends, is
-/// kUnknownOutcome: get() tells.
-/// [Thesis 3.3]
+/// A handle that can be copied. Many fibers of its client may use it at once, but not after the Client is destroyed.
+/// Every call suspends the calling fiber or blocks the calling thread. A write whose answer is lost, or whose session
+/// ends, returns kUnknownOutcome; read the record to learn the outcome. [Thesis 3.3]
 class PlainTable {
  public:
+  /// The table that the handle reads and writes.
   const Table& table() const { return table_; }
 
-  /// The newest version; kNotFound if there is none. Record::version() is what update() and remove() expect.
+  /// Reads the newest version of a record. update() and remove() expect its Record::version(). kNotFound: there is no
+  /// such record.
   Result<Record> get(Key key);
-  /// These fields of it: a record of the projection to them. Client::plain() of a projection that is kept saves making
-  /// it each time.
+  /// Reads some fields of a record. The result is a record of the projection to these fields. A handle of a
+  /// projection, Client::plain(table.project(…)), has the same effect and does not make the projection each time.
   Result<Record> get(Key key, std::initializer_list<std::string_view> fields);
-  /// Many at once, in the order of the keys; not one snapshot of them.
+  /// Reads many records at once, in the order of the keys. The records are not from one snapshot.
   std::vector<Result<Record>> get_many(std::span<const Key> keys);
 
-  /// The new version's number. kAlreadyExists if the key has a record; kInvalidArgument as in Transaction.
+  /// Inserts a record and returns its version. kAlreadyExists: the key has a record; kInvalidArgument as for
+  /// Transaction::insert().
   Result<Version> insert(Key key, const Record& record);
   Result<Version> insert(Key key, std::initializer_list<Value> values);
-  /// kConflict if the record's version is not `expected`, also if it was removed. A record of a projection
-  /// (Table::project) changes its fields, and keeps the others as they are in that version.
+  /// Updates a record that has the version `expected`, and returns its new version. kConflict: the record has another
+  /// version or was removed. A record of a projection (Table::project()) changes the projection's fields; the other
+  /// fields keep their values.
   Result<Version> update(Key key, Version expected, const Record& record);
   Result<Version> update(Key key, Version expected, std::initializer_list<Value> values);
   Result<Version> update(Key key, Version expected, std::initializer_list<FieldValue> values);
+  /// Removes a record that has the version `expected`. kConflict as for update().
   Status remove(Key key, Version expected);
 
   class Impl;
+  /// For the library; applications call Client::plain().
   PlainTable(Table table, std::shared_ptr<Impl> impl);
 
  private:

@@ -1,4 +1,4 @@
-// One record, read or to be written.
+// Record: the fields of one record, as a transaction read it or is to write it.
 #pragma once
 
 #include <cstdint>
@@ -18,59 +18,68 @@
 
 namespace loam::client {
 
-/// One field and its value, by name.
+/// A field, by name, and its value.
 struct FieldValue {
   std::string_view field;
   Value value;
 };
 
-/// A field was asked for that a record does not have, or as another type than it has, or a value of one that is NULL.
-/// The only exception that the library throws by itself.
+/// Thrown by the typed accessors of Record: the record does not have the field, the field has another type, or its
+/// value is NULL. This is the only exception that the library throws by itself.
 class FieldError final : public std::logic_error {
  public:
+  /// For the library.
   explicit FieldError(const Status& status) : std::logic_error(std::string(status.message())) {}
-  /// kInvalidArgument; names the table and the field, and says what they have.
+  /// The error as a status: kInvalidArgument, with a message that names the table, the field, and its type.
   Status status() const { return {StatusCode::kInvalidArgument, what()}; }
 };
 
-/// A row of one table, or of a projection of it (Table::project), with the key and version it was read under.
+/// A row of a table, or of a projection of it (Table::project()), with the key and the version under which it was
+/// read.
 ///
-/// Value type that owns its bytes; moved cheaply, copied with one allocation; one thread at a time. Not tied to the
-/// transaction that read it. Changing it changes nothing in the cluster until it is given to update().
+/// A value type that owns its bytes: a move is cheap, a copy costs one allocation. One thread uses it at a time. It
+/// may outlive the transaction that read it. A change of a Record has no effect in the cluster until the application
+/// passes it to update().
 ///
-/// Invariant: the bytes are a valid row of table().schema() (Schema's layout).
+/// Invariant: the bytes are a valid row of table().schema(), in the layout that Schema describes.
 ///
-/// Fields are named by number in that schema (fast) or by name (a binary search). The typed accessors are for programs
-/// that know their schema. They throw FieldError for a field that the table or its projection does not have, for a type
-/// that is not the field's, and, except for is_null(), for a field that is NULL. value() answers with kInvalidArgument
-/// instead, and has a value for NULL.
+/// A caller names a field by its number in that schema (fast) or by its name (a binary search). The typed accessors
+/// are for programs that know their schema. They throw FieldError if the table or the projection does not have the
+/// field, if the field has another type, and, except for is_null(), if the value is NULL. value() returns
+/// kInvalidArgument instead of throwing, and a Value for NULL.
 class Record {
  public:
-  /// A row from one value per field, in the order of the schema. kInvalidArgument, naming table and field: too few or
-  /// too many values, a wrong type (no conversion is made), NULL in a field that has none, a row over kMaxRowBytes.
+  /// Makes a record from one value for each field, in the order of the schema. kInvalidArgument, with table and field
+  /// in the message: too few or too many values, a wrong type (values are not converted), NULL in a field that is not
+  /// nullable, or a row over kMaxRowBytes.
   static Result<Record> make(const Table& table, std::span<const Value> values);
   static Result<Record> make(const Table& table, std::initializer_list<Value> values) {
     return make(table, std::span<const Value>(values.begin(), values.size()));
   }
-  /// A row of these fields only: a record of the projection to them. kInvalidArgument as above, and as
-  /// Table::project().
+  /// Makes a record of the projection to the named fields. kInvalidArgument as above and as Table::project().
   static Result<Record> make(const Table& table, std::span<const FieldValue> values);
   static Result<Record> make(const Table& table, std::initializer_list<FieldValue> values) {
     return make(table, std::span<const FieldValue>(values.begin(), values.size()));
   }
-  /// From encoded bytes (RowBuilder's result), which are validated and copied.
+  /// Makes a record from an encoded row (the result of RowBuilder). Validates and copies the bytes. kInvalidArgument:
+  /// the bytes are not a row of the table.
   static Result<Record> from_bytes(const Table& table, Bytes row);
 
+  /// The table, or the projection, whose fields the record has.
   const Table& table() const { return table_; }
+  /// The key under which the record was read; 0 for a record that was made.
   Key key() const { return key_; }
-  /// The version read: in a transactional table the id of the transaction that wrote it; 0 in a transaction's own
-  /// uncommitted write and in a record that was made, not read.
+  /// The version that was read: in a transactional table the id of the transaction that wrote it. 0 for a
+  /// transaction's own uncommitted write and for a record that was made.
   Version version() const { return version_; }
 
+  /// The row for low-level access by field. Valid while the record lives unchanged.
   RowView view() const { return {table_.schema(), row_}; }
+  /// The encoded row. Valid while the record lives unchanged.
   Bytes bytes() const { return row_; }
 
-  // FieldError.
+  // Typed accessors by number. They throw FieldError. Text and blob values are valid while the record lives
+  // unchanged.
   bool is_null(size_t field) const;
   int16_t int16(size_t field) const;
   int32_t int32(size_t field) const;
@@ -80,6 +89,7 @@ class Record {
   std::string_view text(size_t field) const;
   Bytes blob(size_t field) const;
 
+  // Typed accessors by name. They throw FieldError.
   bool is_null(std::string_view field) const { return is_null(index(field)); }
   int16_t int16(std::string_view field) const { return int16(index(field)); }
   int32_t int32(std::string_view field) const { return int32(index(field)); }
@@ -89,25 +99,25 @@ class Record {
   std::string_view text(std::string_view field) const { return text(index(field)); }
   Bytes blob(std::string_view field) const { return blob(index(field)); }
 
-  /// Any field; kInvalidArgument if there is none of that name or number.
+  /// The value of any field, also NULL. kInvalidArgument: there is no field of that name or number.
   Result<Value> value(std::string_view field) const;
   Result<Value> value(size_t field) const;
 
-  /// Replaces one field. kInvalidArgument as make(); the record is then as before.
+  /// Replaces the value of one field. kInvalidArgument as make(); the record is then unchanged.
   Status set(size_t field, const Value& value);
   Status set(std::string_view field, const Value& value);
 
-  /// For the library: a row that came from a node or out of the write buffer and is known to be valid.
+  /// For the library: wraps a row from a storage node or from the write buffer, which is known to be valid.
   Record(Table table, Key key, Version version, Buffer row)
       : table_(std::move(table)), key_(key), version_(version), row_(std::move(row)) {}
 
  private:
-  // FieldError.
+  // They throw FieldError.
   size_t index(std::string_view field) const;
   void expect(size_t field) const;
   void expect(size_t field, FieldType type) const;
   Status no_field(size_t field) const;
-  /// A number over a number needs no new row; false if the field is anything else.
+  /// Overwrites a number in the row, which then keeps its layout. False: the field or the value is not such a number.
   bool set_in_place(size_t field, const Value& value);
 
   Table table_;

@@ -1,4 +1,4 @@
-// A table as an application names it in every call.
+// Table: the handle by which an application names a table in every call.
 #pragma once
 
 #include <cstdint>
@@ -16,51 +16,60 @@
 
 namespace loam::client {
 
-/// Handle of one table: what the catalog said when it was opened. Schemas never change, so a handle stays right until
-/// the table is dropped (then every access gets kNoSuchTable). Cheap to copy, immutable, any thread; may outlive its
-/// client. From Client::open_table or create_table.
+/// Handle of one table, with its schema from the catalog.
 ///
-/// A *projection* is a handle that stands for some fields of the table: what is read through it brings these alone, and
-/// what is updated through it changes these alone. The other fields do not travel. Every read and update by key takes
-/// one in the place of the whole table; an insert and a scan need the whole.
+/// Client::open_table() and create_table() return handles. A handle is cheap to copy, immutable, and usable by any
+/// thread; it may outlive its client. Schemas never change, so a handle stays valid until the table is dropped; then
+/// every access gets kNoSuchTable.
+///
+/// A *projection* is a handle of some fields of a table. A read through it returns these fields only, and an update
+/// through it changes these fields only; the other fields are not sent. Every read and update by key takes a
+/// projection in place of the whole table. An insert and a scan need the whole table.
 ///
 ///     auto balance = accounts.project({"balance"});                              // once
 ///     LOAM_ASSIGN_OR_RETURN(Record record, tx.get(*balance, Key(1)));            // its field 0 is the balance
 ///     LOAM_RETURN_IF_ERROR(tx.update(*balance, Key(1), {Value::int64(record.int64(0) - 10)}));
 class Table {
  public:
+  /// The table as the catalog describes it, or a projection of it.
   struct Description {
-    TableId id;
-    std::string name;
-    TableKind kind{};
-    Schema schema;
-    // Of a projection: the table's numbers of its fields, and the table.
-    std::vector<uint16_t> numbers{};
-    std::shared_ptr<const Description> whole{};
+    TableId id;                                  ///< id of the table
+    std::string name;                            ///< name of the table
+    TableKind kind{};                            ///< transactional or non-transactional
+    Schema schema;                               ///< the fields of the table or of the projection
+    std::vector<uint16_t> numbers{};             ///< a projection's fields by their numbers in the table; else empty
+    std::shared_ptr<const Description> whole{};  ///< the table of a projection; null for a whole table
   };
 
+  /// For the library.
   explicit Table(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
 
+  /// Id of the table; a projection has its table's.
   TableId id() const { return description_->id; }
+  /// Name of the table; a projection has its table's.
   const std::string& name() const { return description_->name; }
+  /// Transactional or non-transactional.
   TableKind kind() const { return description_->kind; }
-  /// Of a projection: its fields, in the order in which they were named; records that are read through it have these.
+  /// The fields of the table. The schema of a projection has its fields in the order in which project() named them,
+  /// and so have the records that are read through it.
   const Schema& schema() const { return description_->schema; }
 
-  /// A projection to some of this handle's fields, each named once. kInvalidArgument says which name is wrong, and
-  /// which there are. Costs some allocations: make it once and keep it.
+  /// Makes a projection to some fields of this handle, each named once. Costs some allocations: make it once and keep
+  /// it. kInvalidArgument: a name is wrong or occurs twice; the message has the existing names.
   Result<Table> project(std::span<const std::string_view> fields) const;
   Result<Table> project(std::initializer_list<std::string_view> fields) const {
     return project(std::span<const std::string_view>(fields.begin(), fields.size()));
   }
-  /// The same by the numbers that the fields have in this handle's schema.
+  /// Makes a projection to the fields with these numbers in this handle's schema. Errors as above.
   Result<Table> project(std::span<const uint16_t> fields) const;
+  /// True if this handle is a projection.
   bool projected() const { return description_->whole != nullptr; }
-  /// The table that this is a projection of, or itself.
+  /// The whole table of a projection; otherwise this handle.
   Table whole() const { return projected() ? Table(description_->whole) : *this; }
-  /// The table's numbers of the fields; empty if this is the whole table. Lives as long as a handle.
+  /// The fields of a projection by their numbers in the table; empty for a whole table. Valid while a handle lives.
   FieldNumbers projection() const { return FieldNumbers(description_->numbers); }
 
+  /// For the library.
   const std::shared_ptr<const Description>& description() const { return description_; }
 
  private:

@@ -20,114 +20,141 @@
 
 namespace loam::client {
 
-/// One transaction: reads of one snapshot, and buffered writes that become visible all at once or not at all.
+/// A transaction under snapshot isolation. It reads one snapshot and buffers its writes; commit() makes the writes
+/// visible all at once, or none of them.
 ///
-/// **What is promised.** Strong snapshot isolation: a transaction sees everything that was acknowledged before it
-/// began, and its own writes; of two concurrent ones that write the same record, at most one commits, the other gets
-/// kConflict. Write skew is possible: two transactions may each read what the other writes. get_for_update() is the
-/// tool against it, for records that exist.
+/// **Isolation.** The level is strong snapshot isolation: a transaction sees everything that was acknowledged before
+/// it began, and its own writes. If two concurrent transactions write the same record, at most one of them commits,
+/// and the other one gets kConflict. Write skew is possible: two transactions may each write a record that the other
+/// one has only read. get_for_update() prevents it for records that exist.
 ///
-/// **Indexes** of the tables that it writes are changed with it, by commit(): all or nothing, and nobody sees one
-/// without the other. Of a unique index, a value that another record has is commit()'s kAlreadyExists, one that another
-/// transaction gives or takes at the same time kConflict.
+/// **Indexes.** commit() changes the indexes of the written tables together with the records, all or nothing; no
+/// reader sees one without the other. For a unique index, commit() returns kAlreadyExists if another record has the
+/// value, and kConflict if a concurrent transaction gives the value to a record or takes it away.
 ///
-/// **When errors show.** Writes are checked at once against the schema and against the transaction's own writes, and
-/// sent by commit(); so a conflict, a duplicate key (kAlreadyExists), a missing key (kNotFound) or a full node
-/// (kNoSpace) is commit()'s answer, which names table and key. A failed commit() has undone everything.
+/// **When errors show.** A write is checked at once against the schema and against the transaction's own writes.
+/// commit() sends the writes. So a conflict, a duplicate key (kAlreadyExists), a missing key (kNotFound) and a full
+/// storage node (kNoSpace) are errors of commit(); the message names table and key. After such an error no write of
+/// the transaction remains.
 ///
-/// Owner and life: whoever began it; destroyed before its Client. A transaction destroyed unfinished is aborted. Used
-/// by one fiber or thread at a time; every call may suspend the fiber (or block the ordinary thread) that makes it.
+/// **Owner and life.** The caller that began the transaction owns it, and destroys it before its Client. The
+/// destructor aborts an unfinished transaction. One fiber or thread uses it at a time. Every call may suspend the
+/// calling fiber or block the calling thread.
 ///
-/// **Size.** ClientOptions::max_transaction_bytes bounds what one transaction writes, in bytes; there is no limit on
-/// the number of writes. [Thesis 3.2; protocol R1–R6]
+/// **Size.** ClientOptions::max_transaction_bytes bounds the bytes that one transaction writes; the number of writes
+/// has no limit. [Thesis 3.2; rules R1 to R6 of docs/protocol.md]
 class Transaction {
  public:
+  /// Aborts the transaction if it is not finished.
   ~Transaction();
   Transaction(Transaction&&) noexcept;
   Transaction& operator=(Transaction&&) noexcept;
 
-  /// 0 for a read-only transaction, and for an upgradable one before its first write.
+  /// The transaction's id, which is the version of the records that it writes. 0 for a read-only transaction, and for
+  /// an upgradable one before its first write.
   TransactionId id() const;
+  /// True if the transaction began with TransactionOptions::read_only.
   bool read_only() const;
 
-  /// The record as this transaction sees it. kNotFound if there is none; kWrongTableKind for a non-transactional table;
-  /// kSnapshotTooOld if the transaction has been open for too long; kFenced: the session that it began under has ended,
-  /// run it again; kUnavailable, kTimeout. A node that does not answer is tried again until the request's time-out; one
-  /// that has lost its records is named at once.
+  /// Reads a record as this transaction sees it. kNotFound: there is no such record; kWrongTableKind: the table is
+  /// non-transactional; kSnapshotTooOld: the transaction has been open for too long; kFenced: the transaction's
+  /// session has ended, run it again; kInvalidArgument: the transaction is finished; kUnavailable, kTimeout. The call
+  /// asks a storage node that does not answer again until the request's time-out. If the storage node has lost its
+  /// records, the call fails at once with kUnavailable and names the node.
   Result<Record> get(const Table& table, Key key);
-  /// These fields of it: a record of the projection to them. `get(projection, key)` with a Table::project() that is
-  /// kept is the same, and saves making it each time; so it is with all that follows.
+  /// Reads some fields of a record. The result is a record of the projection to these fields. `get(projection, key)`
+  /// with a projection that the caller keeps (Table::project()) has the same effect and does not make the projection
+  /// each time; this holds for all calls below that take field names.
   Result<Record> get(const Table& table, Key key, std::initializer_list<std::string_view> fields);
-  /// The same without waiting, and without a fiber. Own writes made after this call are not seen by it.
+  /// Starts get() and returns a future of the record, without waiting and without a fiber. The read does not see own
+  /// writes that are made after this call.
   Future<Record> get_async(const Table& table, Key key);
-  /// Many at once, in one message to each storage node; answers in the order of the keys.
+  /// Reads many records with one message to each storage node. Returns the results in the order of the keys.
   std::vector<Result<Record>> get_many(const Table& table, std::span<const Key> keys);
-  /// get(), and a promise that the record is not changed by another transaction that overlaps this one and commits:
-  /// this transaction writes the record (of a projection, its fields) back as it was, unless it writes it anyway.
+  /// Reads a record and protects it from concurrent changes, like SELECT … FOR UPDATE, but without a lock: if a
+  /// concurrent transaction changes the record and commits, this transaction's commit() gets kConflict. For this the
+  /// transaction writes the record back unchanged, unless it writes it anyway. With a projection it writes the
+  /// projection's fields back.
   Result<Record> get_for_update(const Table& table, Key key);
 
-  // By index. What an index finds is what a get of each record would give: all that the snapshot holds and no more,
-  // with the transaction's own writes. kUnavailable: the index was not ready when the transaction began, begin another;
-  // kNoSuchTable: it did not exist then, or was dropped; kInvalidArgument: values of other types than the index's
-  // fields, or a bound that they do not make. Otherwise as get().
+  // Access by index. An index finds exactly the records of the snapshot, changed by the transaction's own writes, as
+  // a get() of each record would. kUnavailable: the index was not ready when the transaction began, begin another
+  // one; kNoSuchTable: the index did not exist then, or was dropped; kInvalidArgument: the values have other types
+  // than the index's fields, or the bounds are not valid. The other errors are those of get().
 
-  /// The record that has these values, all of a unique index and none of them NULL: kNotFound.
+  /// Reads the record that has these values in a unique index. `values` has one value for each field of the index,
+  /// none of them NULL. kNotFound: no record has them.
   Result<Record> get(const Index& index, const std::vector<Value>& values);
-  /// Many at once; their round trips are made together.
+  /// Reads many records by a unique index, and makes their round trips together. Returns the results in the order of
+  /// `values`.
   std::vector<Result<Record>> get_many(const Index& index, std::span<const std::vector<Value>> values);
-  /// get(), with the promise of get_for_update().
+  /// Reads a record by a unique index and protects it from concurrent changes, as get_for_update() by key does.
   Result<Record> get_for_update(const Index& index, const std::vector<Value>& values);
-  /// In the index's order; the limit bounds what is read, too.
+  /// Reads the records of a range, in the order of the index. IndexRange::limit bounds the records that are read,
+  /// too.
   Result<std::vector<Record>> range(const Index& index, const IndexRange& range);
-  /// Buffers the same update, or a remove, for each record of the range, and tells how many there are.
+  /// Buffers the same update of the named fields for each record of the range. Returns the number of records.
   Result<size_t> update(const Index& index, const IndexRange& range, std::initializer_list<FieldValue> values);
+  /// Buffers the removal of each record of the range. Returns the number of records.
   Result<size_t> remove(const Index& index, const IndexRange& range);
 
-  /// Buffered writes. kInvalidArgument names the table, key and field: wrong type, NULL in a field that has none, row
-  /// over the limit, another table's record; also for a read-only or finished transaction, or beyond
-  /// ClientOptions::max_transaction_bytes. kAlreadyExists and kNotFound where the transaction's own writes already
-  /// tell. The first write of an upgradable transaction draws its id: kFenced, kUnavailable, kTimeout, kOverloaded; it
-  /// may be repeated.
+  // Buffered writes. kInvalidArgument names the table, key and field: a wrong type, NULL in a field that is not
+  // nullable, a row over the limit, a record of another table; also a read-only or finished transaction, or more than
+  // ClientOptions::max_transaction_bytes. kAlreadyExists and kNotFound if the transaction's own writes already decide
+  // it. The first write of an upgradable transaction draws the id, and may fail with kFenced, kUnavailable, kTimeout
+  // or kOverloaded; it may be repeated.
+
+  /// Buffers the insert of a record that does not exist yet; otherwise commit() returns kAlreadyExists. The forms
+  /// with `values` take one value for each field of the table.
   Status insert(const Table& table, Key key, const Record& record);
   Status insert(const Table& table, Key key, std::initializer_list<Value> values);
   Status insert(const Table& table, Key key, std::span<const Value> values);
-  /// Of a projection's record (Table::project) these fields change, and the others are those of the version that it
-  /// replaces; atomically, and with the same conflicts as any write. A row that gets too large by that is commit()'s
-  /// kInvalidArgument.
+  /// Buffers the update of an existing record; without one commit() returns kNotFound. A record of a projection
+  /// (Table::project()) changes the projection's fields, and the other fields keep the values of the version that the
+  /// update replaces; atomically, and with the same conflicts as any write. If the row gets too large by that,
+  /// commit() returns kInvalidArgument.
   Status update(const Table& table, Key key, const Record& record);
   Status update(const Table& table, Key key, std::initializer_list<Value> values);
   Status update(const Table& table, Key key, std::span<const Value> values);
-  /// Of the named fields: {{"balance", Value::int64(5)}}.
+  /// Buffers an update of the named fields: {{"balance", Value::int64(5)}}.
   Status update(const Table& table, Key key, std::initializer_list<FieldValue> values);
+  /// Buffers the removal of an existing record; without one commit() returns kNotFound.
   Status remove(const Table& table, Key key);
 
-  /// A shared scan in this transaction's snapshot. The stream may outlive the transaction's calls but not the
-  /// transaction. kInvalidArgument if this transaction has buffered writes to that table: a scan would not see them.
+  /// Starts a scan of a table in this transaction's snapshot. The stream may outlive the transaction's calls but not
+  /// the transaction. kInvalidArgument: this transaction has buffered writes to the table, which the scan would not
+  /// see.
   Result<ScanStream> scan(const Table& table, const Query& query, const ScanOptions& options = {});
 
-  /// Makes the writes durable in the cluster's memory and visible to all later transactions. Ok only after the commit
-  /// manager has accepted it (R1). Afterwards the transaction is finished, whatever the answer:
+  /// Commits: stores the writes in the cluster's memory and makes them visible to all later transactions. Returns ok
+  /// only after the commit manager has accepted the commit (R1, commit order). The transaction is finished after
+  /// every result. The errors mean:
   ///
-  ///   * kConflict, kAlreadyExists, kNotFound, kNoSpace, kNoSuchTable, kOverloaded, kUnavailable, kTimeout: nothing
-  ///     happened, all was taken back. kUnavailable also if a storage node has lost records since the transaction began
-  ///     and an operator has accepted that (R9): run it again.
-  ///   * kInvalidArgument: with the index entries that it changes the transaction is larger than
-  ///     ClientOptions::max_transaction_bytes. Nothing happened.
+  ///   * kConflict, kAlreadyExists, kNotFound, kNoSpace, kNoSuchTable, kOverloaded, kUnavailable, kTimeout: the
+  ///     transaction has no effect; its writes are undone. kUnavailable also occurs if a storage node has lost
+  ///     records since the transaction began and an operator has accepted the loss (R9, leases of storage nodes): run
+  ///     it again.
+  ///   * kInvalidArgument: together with the index entries that it changes, the transaction is larger than
+  ///     ClientOptions::max_transaction_bytes, or a partial update makes a row too large. The transaction has no
+  ///     effect.
   ///   * kFenced: the session ended, and the transaction is rolled back: run it again. Recovery undoes its writes;
   ///     until then, writes of the same records get kConflict.
-  ///   * kUnknownOutcome: the session ended while the commit manager was asked to commit, and its answer could not be
-  ///     found out within ClientOptions::commit_timeout_ns, or was forgotten (R4); or a CallScope of the caller ended
-  ///     before the outcome was known, and the commit goes on. Look at the data before running it again.
+  ///   * kUnknownOutcome: the session ended during the commit, and the client could not learn the outcome within
+  ///     ClientOptions::commit_timeout_ns, or the commit log has forgotten it (R4, outcomes from the commit log); or
+  ///     a CallScope of the caller ended before the outcome was known, and the commit goes on. Look at the data
+  ///     before running it again.
   Status commit();
-  /// Gives up. Ok also if it was finished already.
+  /// Aborts the transaction: drops its buffered writes. Returns ok also if the transaction was finished already.
   Status abort();
+  /// True after commit() or abort().
   bool finished() const;
 
   class Impl;
+  /// For the library.
   explicit Transaction(std::shared_ptr<Impl> impl);
 
  private:
-  std::shared_ptr<Impl> impl_;  // a commit that the caller has left holds it, too
+  std::shared_ptr<Impl> impl_;  // a commit that goes on after its caller's CallScope has ended holds it, too
 };
 
 }  // namespace loam::client

@@ -1,8 +1,9 @@
-// The commit manager without I/O: messages in, messages out, time passed in.
+// The state machine of the commit manager. It does no I/O: a driver passes in messages and the time, and sends the
+// messages that come out.
 //
-// Three drivers run it: the server (src/server) with sockets and a clock, `loam dev` through the same server, and the
-// simulator. What it decides is in src/core (sessions, transactions, snapshots, publications) and src/catalog (tables,
-// nodes, shard map).
+// Two drivers run it: the server (src/server), which has sockets and a clock and also serves `loam dev`, and the
+// simulator. src/core implements sessions, transactions, snapshots, publications, fencing and recovery. src/catalog
+// implements tables, storage nodes and the shard map.
 #pragma once
 
 #include <cstdint>
@@ -27,93 +28,104 @@
 
 namespace loam::commit {
 
-/// One connection of a client or storage node. The driver numbers them and uses no number twice.
+/// The number of one connection of a client or storage node. The driver never uses a number twice.
 using PeerId = StrongId<struct PeerIdTag>;
 
-/// Sessions that are open, or ended and not yet recovered, at one time; one for each client process.
+/// Upper bound on sessions that are open, or have ended and are not recovered yet. A client process has one session.
 inline constexpr size_t kMaxSessions = 4'096;
-/// Storage nodes of a cluster, by their addresses, the dead ones included.
+/// Upper bound on storage nodes of a cluster, counted by address. Dead storage nodes count.
 inline constexpr size_t kMaxNodes = 256;
-/// Open read-write transactions of one session: the fibers of a process, generously.
+/// Upper bound on open read-write transactions of one session. It exceeds the fibers of a usual client process.
 inline constexpr size_t kMaxOpenPerSession = 8'192;
-/// Read-only snapshots that one session holds at one time.
+/// Upper bound on registered snapshots, read-only and upgradable, that one session holds.
 inline constexpr size_t kMaxSnapshotsPerSession = 4'096;
-/// Memory for the open ids in all open snapshots.
+/// Upper bound on the memory, in bytes, for the lists of open ids in all open snapshots.
 inline constexpr size_t kMaxSnapshotBytes = 256u << 20;
-/// Bytes of one request. The largest is a CreateTable with 1,024 long field names.
+/// Upper bound on the bytes of one request. The largest request is a CreateTable with 1,024 long field names.
 inline constexpr size_t kMaxRequestBytes = 1u << 20;
-/// Bytes of the name that a client gives itself, and of a node's address.
+/// Upper bound on the bytes of the name that a client gives in OpenSession.
 inline constexpr size_t kMaxClientNameBytes = 256;
+/// Upper bound on the bytes of a storage node's address.
 inline constexpr size_t kMaxAddressBytes = 256;
-/// Storage nodes that were refused and are listed for operators; beyond, the oldest are forgotten.
+/// Upper bound on the refused storage nodes that are listed for operators. Beyond it, the oldest one is dropped.
 inline constexpr size_t kMaxRefusedNodes = 32;
-/// Tables of a cluster, the system's included.
+/// Upper bound on tables of a cluster. Indexes and Loam's own tables count.
 inline constexpr size_t kMaxTables = 65'536;
-/// Bytes of the encoded tables: with the shard map, the catalog stays a message that every transport takes.
+/// Upper bound on the bytes of the encoded tables. With the shard map added, the catalog still fits into one message
+/// of every transport.
 inline constexpr size_t kMaxCatalogBytes = 8u << 20;
-/// Answers that wait for the disk at one time, and bytes of them. Beyond it, changes of the catalog get kOverloaded.
-inline constexpr size_t kMaxWaitingAnswers = 16'384;
-inline constexpr size_t kMaxWaitingAnswerBytes = 64u << 20;
-/// Creates and drops that wait for storage nodes at one time.
+/// Upper bound on deferred replies, which wait until a state is stored. Beyond it, catalog changes get kOverloaded.
+inline constexpr size_t kMaxDeferredReplies = 16'384;
+/// Upper bound on the bytes of all deferred replies. Beyond it, catalog changes get kOverloaded.
+inline constexpr size_t kMaxDeferredReplyBytes = 64u << 20;
+/// Upper bound on creations and drops of tables that wait for storage nodes.
 inline constexpr size_t kMaxPendingChanges = 1'024;
-/// Bytes of open snapshots that one publication lists exactly; the rest is covered by its floor (R13).
+/// Upper bound on the bytes of open snapshots that one publication lists exactly. Its floor covers the other
+/// snapshots (R13, atomic publication).
 inline constexpr size_t kMaxPublicationBytes = 256u << 10;
 
-/// Storage nodes hold the reply windows of sessions that were closed in order until a fence names these sessions. The
-/// commit manager sends one when there are this many of them, or when the oldest has been closed for this long. No
-/// recovery waits for that fence.
+/// Number of orderly closed sessions after which the commit manager sends a fence for them. Storage nodes keep the
+/// reply windows of such sessions until a fence names the sessions. No recovery waits for this fence.
 inline constexpr size_t kMaxClosedUnfenced = 64;
+/// Time after which the commit manager sends such a fence for fewer sessions, counted from the first of them.
 inline constexpr uint64_t kClosedUnfencedNs = 1'000'000'000;
-/// A session that is closed in order hardly ever leaves an index node outside of its tree. After this many closed
-/// sessions a sweep of the indexes is due (R31).
-inline constexpr uint64_t kClosedToSweep = 1'024;
-/// Commits that the commit log has taken and not written yet, or whose records are not on the disk yet. Beyond it,
-/// commits wait at their clients: begins of transactions that may write get kOverloaded.
+/// Number of orderly closed sessions after which a sweep of the indexes is due (R31, structure changes of the
+/// Bd-tree). A session that is closed in order hardly ever leaves a tree node outside of its tree.
+inline constexpr uint64_t kSweepAfterClosedSessions = 1'024;
+/// Upper bound on commits that wait for the commit log: not written yet, or written and not flushed. Beyond it,
+/// begins of transactions that may write get kOverloaded, so that the load waits at the clients.
 inline constexpr size_t kMaxUnflushedCommits = 1'048'576;
-/// Begins that may wait at one time for the disk to store a higher bound of ids; more are refused with kOverloaded. It
-/// bounds memory: 512 clients with full windows (wire::kManagerReplyWindow), 2 MiB.
-inline constexpr size_t kMaxWaitingBegins = 65'536;
-/// Memory for the large answers that the windows of all sessions keep for repetitions (R3): two sessions' worth of the
-/// largest ones. A request whose answer would not fit is refused with kOverloaded before it is executed.
-inline constexpr size_t kMaxKeptAnswerBytes = 2 * wire::kManagerReplyWindow.large_bytes;
-/// What a client that is refused with kOverloaded is advised to wait, and one that comes while the cluster starts or
-/// the commit manager recovers.
+/// Upper bound on queued begins, which wait until the disk stores a higher bound of ids. Further begins get
+/// kOverloaded. The bound limits memory to 2 MiB: 512 clients with full windows (wire::kManagerReplyWindow).
+inline constexpr size_t kMaxQueuedBegins = 65'536;
+/// Upper bound on the memory, in bytes, for the large replies in the reply windows of all sessions (R3, idempotent
+/// requests within a session). Two sessions can keep their largest replies. A request whose reply would not fit gets
+/// kOverloaded before it is executed.
+inline constexpr size_t kMaxRetainedReplyBytes = 2 * wire::kManagerReplyWindow.large_bytes;
+/// Time that a client is advised to wait after kOverloaded.
 inline constexpr uint64_t kRetryOverloadedNs = 10'000'000;
+/// Time that a client is advised to wait after kUnavailable, while the cluster starts or the commit manager recovers.
 inline constexpr uint64_t kRetryUnavailableNs = 50'000'000;
 
-/// What differs between deployments and tests; the defaults are the named limits.
+/// Settings of the state machine, which differ between deployments and tests. The defaults are the limits above.
 struct CoreOptions {
-  /// A new cluster's first epoch. Each start of the commit manager is an epoch (R11); it names snapshots and
-  /// publications. After a restart the stored one counts on.
+  /// First epoch of a new cluster. Each start of the commit manager is an epoch (R11, commit log and restart of the
+  /// commit manager), which names snapshots and publications. After a restart the epoch is the stored one plus 1, and
+  /// this option is ignored.
   uint64_t epoch = 1;
-  /// A new cluster's first ids; after a restart those above the stored bounds.
+  /// First transaction id of a new cluster. After a restart ids continue above the stored bound.
   TransactionId first_transaction{1};
+  /// First session number of a new cluster. After a restart numbers continue above the stored bound.
   SessionId first_session{1};
-  /// The shards are dealt out when this many nodes have registered, and do not move afterwards. Until then sessions are
-  /// refused with kUnavailable. 0: the first node gets all shards, and sessions are never refused.
+  /// Number of storage nodes that have to register before the shards are dealt out. Shards do not move afterwards.
+  /// Until then OpenSession gets kUnavailable. 0: the first node gets all shards, and no session waits for it.
   uint32_t initial_nodes = 1;
-  /// Delay from a change to the publication that tells the storage nodes of it (R13).
+  /// Delay from a change of the open snapshots or ids to the publication that tells storage nodes of it (R13).
   uint64_t publish_interval_ns = 10'000'000;
-  /// Snapshots open for longer are listed exactly in publications; the younger ones share the floor.
+  /// Age from which a publication lists a snapshot exactly. Younger snapshots share the floor (R13).
   uint64_t young_ns = 100'000'000;
-  /// Lease of a session. A session that is silent for longer, and a moment more, is fenced and recovered (R8).
+  /// Lease of a session. A session that stays silent for the lease and a short allowance is fenced and recovered (R8,
+  /// completion by the owner, recovery after the fence).
   uint64_t client_lease_ns = 2'000'000'000;
-  /// A storage node's lease (R9), renewed by RenewNode. Counted with an eighth more here.
+  /// Lease of a storage node (R9, leases of storage nodes), which RenewNode renews. The commit manager counts it as
+  /// held for an eighth longer.
   uint64_t node_lease_ns = 2'000'000'000;
-  /// A transaction that is open for longer fences its whole session (R8); noticed within a sixteenth more.
+  /// Age of an open transaction at which its whole session ends and is fenced (R8). The commit manager notices the
+  /// age at most a sixteenth of it late.
   uint64_t max_transaction_age_ns = 60'000'000'000;
-  /// Minimum time for which the commit log keeps a commit, for a client that lost the answer (R4). Only time in which
-  /// the commit manager serves counts.
+  /// Minimum time for which the commit log keeps a commit, for clients that lost the reply (R4, outcomes from the
+  /// commit log). Only time in which the commit manager runs counts.
   uint64_t outcome_keep_ns = 600'000'000'000;
-  /// Ids reserved in the durable state at a time (R11). The next ones are reserved when half of these are left, so a
-  /// disk that stalls stops begins only when that half is used up.
+  /// Number of ids that one stored state reserves (R11). The next ids are reserved when half of them are left, so a
+  /// stalled disk stops begins only when that half is used up.
   uint64_t ids_ahead = 1'000'000;
-  uint64_t closed_to_sweep = kClosedToSweep;
+  /// Limits, which tests lower. Each field is described at the constant of its default.
+  uint64_t sweep_after_closed_sessions = kSweepAfterClosedSessions;
   size_t max_unflushed_commits = kMaxUnflushedCommits;
-  size_t max_waiting_begins = kMaxWaitingBegins;
-  size_t max_waiting_answers = kMaxWaitingAnswers;
-  size_t max_waiting_answer_bytes = kMaxWaitingAnswerBytes;
-  size_t max_kept_answer_bytes = kMaxKeptAnswerBytes;
+  size_t max_queued_begins = kMaxQueuedBegins;
+  size_t max_deferred_replies = kMaxDeferredReplies;
+  size_t max_deferred_reply_bytes = kMaxDeferredReplyBytes;
+  size_t max_retained_reply_bytes = kMaxRetainedReplyBytes;
   size_t max_sessions = kMaxSessions;
   size_t max_open_per_session = kMaxOpenPerSession;
   size_t max_open = kMaxOpenIds;
@@ -124,243 +136,270 @@ struct CoreOptions {
   size_t max_publication_bytes = kMaxPublicationBytes;
 };
 
-/// Where the core's messages go. Implemented by the driver; called from inside the core's calls only.
+/// Sends the messages of the core to its peers. The driver implements it. The core calls it only while the driver
+/// calls the core, on the same thread. An implementation must not call the core.
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  /// Sends one message; its bytes are the core's and are copied before the call returns. False if the peer's queue is
-  /// full: the core then drops what a later message replaces, and closes the peer otherwise.
+  /// Sends one message. The core owns the bytes; the call copies them before it returns. False: the send queue of the
+  /// peer is full. The core then skips a publication, which the next one replaces, and closes the connection for any
+  /// other message.
   virtual bool send(PeerId peer, Bytes message) = 0;
-  /// Ends the connection, after what was sent. The core has forgotten the peer already: no Core::peer_lost() follows.
+  /// Closes the connection after the messages that were sent before. The core has already dropped the peer, so the
+  /// driver need not call Core::on_peer_disconnected().
   virtual void close(PeerId peer, const Status& why) = 0;
-  /// A line for operators: a session or node came or went. `where` makes its kind, as in common/base/log.h.
-  virtual void note(const std::string& line, std::source_location where = std::source_location::current()) = 0;
+  /// Writes a log line for operators, for example that a session or a storage node came or went. `where` gives the
+  /// kind of the line, as in common/base/log.h.
+  virtual void log_event(const std::string& line, std::source_location where = std::source_location::current()) = 0;
 };
 
-/// Stores what must survive a restart of the commit manager (R11): one block of bytes, opaque to the driver, replaced
-/// as a whole. Implemented by the driver; called from inside the core's calls. The first on_time() stores the first
-/// state.
-class Durable {
+/// Stores the state that survives a restart of the commit manager (R11): one block of bytes, opaque to the driver and
+/// replaced as a whole. The driver implements it. The core calls it only while the driver calls the core. The first
+/// Core::on_timer() stores the first state of an epoch.
+class StateStore {
  public:
-  virtual ~Durable() = default;
-  /// Starts to replace the stored state; the bytes are copied before the call returns. The outcome if it is known
-  /// at once, otherwise nothing: then the driver calls Core::stored() with it later, and the core starts no other store
-  /// before that. Must not block where the core serves leases. After an error the core says nothing more to anybody
-  /// (Core::durable_status()), and the driver stops the process.
+  virtual ~StateStore() = default;
+  /// Starts to replace the stored state, and copies the bytes before it returns. Returns the outcome if it is known
+  /// at once, and nothing otherwise. In the second case the driver passes the outcome to Core::on_state_stored()
+  /// later, and the core starts no other store before that. The call must not block in a driver that serves leases.
+  /// After an error the core sends nothing more (Core::durable_status()), and the driver stops the process.
   virtual std::optional<Status> store(Bytes state) = 0;
 };
 
-/// Ids first … last, both included.
+/// A range of transaction ids.
 struct IdRange {
   TransactionId first;
-  TransactionId last;
+  TransactionId last;  ///< included
 
   bool operator==(const IdRange&) const = default;
 };
 
-/// What a commit log holds.
+/// The content of a commit log.
 struct CommitLogContents {
-  /// Committed transactions: ranges that ascend, do not touch and do not overlap.
+  /// The ids of committed transactions, as ranges that ascend, do not touch and do not overlap.
   std::vector<IdRange> committed;
-  /// Ids up to here may have been committed and cut from the log: what became of them is not known.
-  TransactionId cut;
-  /// Commits appended so far, over all epochs, those that were cut included.
+  /// The log may have dropped outcomes of ids up to this one. An id up to here that `committed` lacks may be
+  /// committed.
+  TransactionId truncated_up_to;
+  /// Number of commits appended so far, over all epochs. Commits that were dropped since then count.
   uint64_t end = 0;
 
   bool operator==(const CommitLogContents&) const = default;
 };
 
-/// Keeps the ids of committed transactions (R11). Implemented by the driver (commit-manager/src/log), by the simulator
-/// and by tests; called from inside the core's calls. Positions count commits, from 1, over all epochs.
+/// Appends the ids of committed transactions to the commit log (R11). commit-manager/src/log implements it for the
+/// program, and the simulator and tests have their own. The core calls it only while the driver calls the core.
+///
+/// The position of a commit is its number in the log, counted from 1 over all epochs.
 class CommitLog {
  public:
   virtual ~CommitLog() = default;
-  /// Appends these commits, as one batch: positions end + 1 … Never blocks and never fails at once: the driver calls
-  /// Core::logged() when they are written, and again when they are on the disk.
+  /// Appends commits as one batch, at the next positions. Never blocks, and reports no error. The driver calls
+  /// Core::on_log_progress() when the batch is written and again when it is on the disk, or Core::on_log_failed().
   virtual void append(std::span<const TransactionId> ids) = 0;
-  /// Everything that is still needed of what was appended, these commits included that are not written yet: the log
-  /// begins anew with it, when it has the time, and drops what lies before. Never blocks.
-  virtual void begin_anew(CommitLogContents needed) = 0;
-  /// Bytes appended since the log began anew last: the core lets it begin anew when it has grown long.
+  /// Starts a rewrite of the log: the implementation writes a new file that begins with `needed`, and drops the old
+  /// one. `needed` names all commits so far that have to be kept, including appended ones that are not written yet.
+  /// Never blocks; the rewrite runs in the background.
+  virtual void rewrite(CommitLogContents needed) = 0;
+  /// Bytes appended since the last rewrite. The core starts the next rewrite by this number.
   virtual uint64_t bytes() const = 0;
 };
 
-/// How far the commit log has come.
+/// The positions up to which the commit log is written and flushed. Both never fall.
 struct CommitLogProgress {
-  /// Commits up to this position may be answered and seen: with `--commit-log sync` they are on the disk, with `os`
-  /// they outlive the process.
+  /// Commits up to this position are accepted: the core answers them and shows them to snapshots. With `--commit-log
+  /// sync` they are on the disk; with `os` they survive the death of the process.
   uint64_t accepted = 0;
-  /// Commits up to this position are on the disk. Not above `accepted`.
+  /// Commits up to this position are on the disk. Never above `accepted`.
   uint64_t flushed = 0;
 };
 
-/// A storage node, for administration. Its state is in `info`.
+/// The state of a storage node, for administration.
 struct NodeStatus {
-  wire::NodeInfo info;
-  bool live = false;         ///< info.state is kLive
-  bool memory_lost = false;  ///< it has started anew, and nobody has accepted that its records are lost (R10)
-  uint32_t shards = 0;
-  uint64_t capacity_bytes = 0;
+  wire::NodeInfo info;          ///< id, addresses, incarnation and state
+  bool live = false;            ///< info.state is kLive
+  bool memory_lost = false;     ///< a new process runs, and no operator has accepted the loss of the records (R10)
+  uint32_t shards = 0;          ///< number of virtual shards that it owns
+  uint64_t capacity_bytes = 0;  ///< memory for records, as the node has registered it
 };
 
-/// An open transaction whose session has ended (R8): what recovery starts from.
+/// An open transaction whose session has ended. Recovery undoes it (R8).
 struct Orphan {
   TransactionId id;
-  SessionId session;
+  SessionId session;  ///< the session that began it
 };
 
-/// What the recoverer has to do about one session that has ended, at the nodes that refuse it by now (R8); or, after a
-/// restart, about all sessions of earlier epochs (R11).
+/// A unit of work for the recoverer: one ended session, at the storage nodes that have acknowledged its fence (R8).
+/// After a restart of the commit manager one task stands for all sessions of earlier epochs (R11).
 ///
-/// The recoverer asks each of `nodes` for the intents of the session, undoes those of `aborted` transactions, index
-/// changes first, then records in falling order of ids, and reports by recovered().
+/// The recoverer asks each of `nodes` for the intents of the session and undoes those that must_undo() selects: index
+/// changes first, then the versions of each record in falling order of ids. It reports by Core::complete_recovery().
 struct RecoveryTask {
   SessionId session;  ///< 0: all sessions of earlier epochs
-  /// Ascending. Of a session: its transactions that were not accepted as committed; intents of others are left alone.
+  /// In a task for one session: its transactions that were not accepted as committed, ascending. The recoverer leaves
+  /// intents of other transactions alone. Null in a task for all earlier sessions.
   std::shared_ptr<const std::vector<TransactionId>> aborted;
-  /// Of all sessions: the transactions of earlier epochs that are committed; the intents of all others up to
-  /// `last_of_earlier` are undone.
+  /// In a task for all earlier sessions: the committed transactions of earlier epochs. The recoverer undoes the
+  /// intents of all other ids up to `last_id_of_earlier_epochs`. Null in a task for one session.
   std::shared_ptr<const std::vector<IdRange>> committed;
-  TransactionId last_of_earlier;
-  std::vector<NodeId> nodes;
+  TransactionId last_id_of_earlier_epochs;  ///< in a task for all earlier sessions
+  std::vector<NodeId> nodes;                ///< where the recoverer undoes the intents
 
-  /// Whether recovery undoes the intents of that transaction.
-  bool undoes(TransactionId id) const;
+  /// True if recovery undoes the intents of this transaction.
+  bool must_undo(TransactionId id) const;
 };
 
-/// Sessions that can write nothing any more: every storage node refuses them, or holds no lease (R7, R9).
+/// Sessions that are fenced everywhere: every storage node has acknowledged their fence or holds no lease (R7, fence
+/// barrier; R9). They can write nothing any more.
 struct FencedSessions {
   wire::FenceSet set;
-  uint64_t lost = 0;    ///< of them that ended otherwise than in order, since the start; a restart counts as one
-  uint64_t closed = 0;  ///< of them that were closed with nothing left, since the start
+  uint64_t lost = 0;    ///< of them since the start: sessions that did not end by an orderly close
+  uint64_t closed = 0;  ///< of them since the start: sessions that were closed without open transactions
 };
 
-/// A session that is open, or has ended and leaves something to recover.
+/// The state of a session that is open, or that has ended and is not recovered yet. For administration.
 struct SessionStatus {
+  /// The phases of a session's life. Each leads to the next one.
   enum class State : uint8_t {
-    kOpen,
-    kFencing,     ///< has ended; not every storage node is known to refuse it
-    kRecovering,  ///< fenced everywhere; its transactions are the recoverer's
+    kOpen,        ///< its client may use it
+    kFencing,     ///< ended; at least one storage node with a lease has not acknowledged the fence
+    kRecovering,  ///< fenced everywhere; the recoverer undoes its transactions
   };
   SessionId id;
-  std::string name;  ///< what the client calls itself
+  std::string name;  ///< the name that the client gave in OpenSession
   State state = State::kOpen;
-  bool connected = false;
-  bool recoverer = false;  ///< the commit manager's own
-  uint64_t silent_ns = 0;  ///< since it was last heard of; since its end if it has ended
-  uint64_t open = 0;       ///< transactions
-  std::string end;         ///< why it has ended
+  bool connected = false;  ///< the client has a connection now
+  bool recoverer = false;  ///< it is the session of the commit manager's own recoverer
+  uint64_t silent_ns = 0;  ///< since the last message of the client; for an ended session, since its end
+  uint64_t open = 0;       ///< open transactions
+  std::string end;         ///< why the session ended; empty while it is open
 };
 
-/// "open", "fencing", "recovering".
+/// Returns "open", "fencing" or "recovering".
 std::string_view to_string(SessionStatus::State state);
 
-/// The commit manager's state machine.
+/// The state machine of the commit manager: sessions, transaction ids, snapshots, publications, catalog, fencing.
 ///
-/// Owner: a driver, who also owns the outbox. Threads: one. Never blocks, does no I/O, reads no clock: `now_ns` is the
-/// driver's, monotonic. Begins and completions allocate nothing once the structures have reached their working size.
-/// Bytes from peers never reach an assertion.
+/// Owner: a driver, which also owns the outbox, the state store and the commit log. Threads: one. The core never
+/// blocks, does no I/O and reads no clock: `now_ns` comes from a monotonic clock of the driver. Begins and
+/// completions allocate nothing once the structures have reached their working size. Bytes from peers never cause an
+/// assertion failure.
 ///
 /// Invariants:
-/// 1. Ids are dense and increasing, over all sessions; each is given to one session (R12).
-/// 2. A snapshot sees exactly the ids that were finished (committed, or aborted) when its Begin was executed; so of two
-///    snapshots, the later one sees all that the earlier one sees, and what was completed before a Begin is seen by it
-///    (strong snapshot isolation).
-/// 3. Only the session that began a transaction completes it (R8). Its outcome never changes.
-/// 4. A publication covers every snapshot that is open, and everything that it says later snapshots see, they see
-///    (R13).
-/// 5. A table is in the clients' catalog only while every live node has it (R30).
-/// 6. What a session that has ended has left at a storage node is handed to recovery only when that node has
-///    acknowledged the session's fence (R7, R8). Its transactions are complete when recovery has undone them at every
-///    node whose records are not lost.
-/// 7. Nothing is said to anybody before that on which it depends is stored (R11): a change of tables, nodes or shards
-///    is answered when it is stored; ids and sessions are given below bounds that are stored; clients and nodes are
-///    shown the catalog as it is stored. A commit is answered and seen when the commit log says so. Everything else
-///    goes on while the disk is busy.
+/// 1. Transaction ids are dense and rise over all sessions. Each id belongs to one session (R12, ids at begin).
+/// 2. A snapshot sees exactly the ids that were finished (committed and visible, or aborted) when its Begin was
+///    executed. So a later snapshot sees all that an earlier one sees, and a snapshot sees every transaction that was
+///    completed before its Begin (strong snapshot isolation).
+/// 3. Only the session that began a transaction completes it (R8). The outcome of a transaction never changes.
+/// 4. A publication covers every open snapshot. Every later snapshot sees everything that the publication says it
+///    sees (R13).
+/// 5. A table is in the catalog of clients only while every live storage node has it (R30, table creation and drop).
+/// 6. The recoverer gets the intents of an ended session at a storage node only after this node has acknowledged
+///    the fence of the session (R7, R8). The transactions are finished as aborted when recovery has undone them at
+///    every node whose loss is not accepted.
+/// 7. The core sends no message before the state on which the message depends is stored (R11). It answers a change
+///    of tables, storage nodes or shards when the change is stored. It gives out ids and session numbers below stored
+///    bounds. It shows clients and storage nodes the stored catalog. It answers a commit, and lets snapshots see it,
+///    when the commit log has accepted it. All other work continues while the disk is busy.
 class Core {
  public:
-  /// `state` is what `durable` stored last, and has passed check_state(); empty: a new cluster. Without `durable`
-  /// nothing survives, and `state` is not looked at: for `loam dev` and tests. Starts to store the new epoch; until
-  /// that is done no session is opened and no storage node registered. `log` is the commit log, and `logged` what it
-  /// has held since before; without it commits are answered at once, and are forgotten with the process.
-  Core(const CoreOptions& options, Outbox& outbox, Durable* durable = nullptr, Bytes state = {},
-       CommitLog* log = nullptr, const CommitLogContents& logged = {});
+  /// Continues from `state`, the bytes that `state_store` stored last and that check_state() has accepted; empty
+  /// bytes start a new cluster. The first on_timer() stores the new epoch. Before that is stored, no session is
+  /// opened and no storage node is registered.
+  ///
+  /// Without `state_store` nothing survives and `state` is ignored; `loam dev` and tests use this. `log` is the
+  /// commit log and `log_contents` its content at the start. Without `log` commits are accepted at once and end with
+  /// the process.
+  Core(const CoreOptions& options, Outbox& outbox, StateStore* state_store = nullptr, Bytes state = {},
+       CommitLog* log = nullptr, const CommitLogContents& log_contents = {});
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  /// Ok if a core can start from these bytes; kMalformed or kUnsupportedVersion says what is wrong with them.
+  /// Returns ok if a core can start from these bytes; otherwise kMalformed or kUnsupportedVersion with the reason.
   static Status check_state(Bytes state);
-  /// Reports the outcome of the store that is under way, and sends the answers that waited for it. Without such a store
-  /// it does nothing.
-  void stored(const Status& outcome);
-  /// The commit log has come so far.
-  void logged(const CommitLogProgress& progress);
-  /// The commit log has failed for good: as after an error of a store.
-  void log_failed(const Status& why);
-  /// The first error of a store or of the commit log. From then on the core executes nothing and says nothing: stop the
-  /// process.
+  /// Takes the outcome of the store that is under way, and sends the replies that waited for it. Does nothing if no
+  /// store is under way.
+  void on_state_stored(const Status& outcome);
+  /// Takes the new positions of the commit log, lets snapshots see the accepted commits, and answers them.
+  void on_log_progress(const CommitLogProgress& progress);
+  /// Takes a permanent failure of the commit log. The core then behaves as after a failed store.
+  void on_log_failed(const Status& why);
+  /// Returns the first error of a store or of the commit log; ok before one. After an error the core executes nothing
+  /// and sends nothing: the driver has to stop the process.
   Status durable_status() const;
 
-  /// gRPC address that clients are told; empty (the default) if there is none.
+  /// Sets the gRPC address that clients are told. The default, empty, means that there is none.
   void set_admin_address(std::string address);
 
-  /// All messages of one frame of a peer, in order.
+  /// Executes all messages of one frame of a peer, in order.
   void on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns);
 
-  /// The connection is gone. Sessions and storage nodes outlive it: a client resumes its session over another one, a
-  /// node registers again; otherwise their leases run out.
-  void peer_lost(PeerId peer);
+  /// Drops a connection that has ended. Sessions and storage nodes outlive it: a client resumes its session over
+  /// another connection, and a storage node registers again. Otherwise their leases run out.
+  void on_peer_disconnected(PeerId peer);
 
-  /// Leases, ages, publications: whatever is due.
-  void on_time(uint64_t now_ns);
-  /// When on_time() has something to do; UINT64_MAX if nothing is pending.
+  /// Does the work that is due by the clock: ends leases and old transactions, sends publications, rewrites the log.
+  void on_timer(uint64_t now_ns);
+  /// Returns the time at which on_timer() has work; UINT64_MAX if it has none.
   uint64_t next_deadline_ns() const;
 
-  /// Catalog changes of the administration; the same as the clients' messages. `done` is called once, now or from a
-  /// later call of the core, unless the core is destroyed before.
-  void create_table(const wire::CreateTable& request, std::function<void(Result<wire::TableCreated>)> done);
-  void drop_table(const wire::DropTable& request, std::function<void(Result<wire::TableDropped>)> done);
+  /// Creates a table for an administrator, as a client's CreateTable does. Calls `done` once, within this call or a
+  /// later one, unless the core is destroyed before.
+  void create_table(const wire::CreateTable& request, std::function<void(Result<wire::CreateTableReply>)> done);
+  /// Drops a table for an administrator, as a client's DropTable does. Calls `done` as create_table() does.
+  void drop_table(const wire::DropTable& request, std::function<void(Result<wire::DropTableReply>)> done);
 
-  /// An operator accepts that the records of this node's shards are lost (R9, R10): it serves them, empty, from now on;
-  /// or from when the leases of its earlier incarnations have run out. `done` as for tables. kInvalidArgument: no such
-  /// node, or it has lost nothing; kUnavailable: it has to be started anew first.
+  /// Accepts, for an operator, the loss of the records of this storage node (R9; R10, cluster identity and
+  /// incarnations). The node serves its shards, empty, as soon as the leases of its earlier incarnations are over.
+  /// Calls `done` as create_table() does. kInvalidArgument: the node does not exist or has lost nothing.
+  /// kUnavailable: a new process of the node has to register first. kUnknownOutcome: the node became unreachable
+  /// meanwhile.
   void accept_loss(NodeId node, std::function<void(Status)> done);
 
-  /// A new session for the commit manager's own recoverer: without lease and connection, good for attaching to storage
-  /// nodes. The one before is fenced, like a dead client's. SessionId(0) if the disk has reserved no more numbers: ask
-  /// again.
-  SessionId open_recoverer(uint64_t now_ns);
-  /// What there is to recover at this moment: each node of an ended session as soon as it refuses the session; the same
-  /// again until it is reported. After a restart one task for all earlier sessions, once the owners of all shards are
-  /// registered, have all their memory or their loss accepted, and have acknowledged the fence of those sessions.
+  /// Opens a session for the commit manager's own recoverer, with which it attaches to storage nodes. The session has
+  /// no lease and no connection. The recoverer's previous session is fenced like that of a dead client. Returns
+  /// SessionId(0) while no session number below the stored bound is left; the caller asks again.
+  SessionId open_recoverer_session(uint64_t now_ns);
+  /// Returns at most `max` tasks for the recoverer. A storage node is part of a session's task as soon as it has
+  /// acknowledged the fence. A task is returned again until complete_recovery() reports it. After a restart there is
+  /// one task for all earlier sessions, once every owner of shards is registered, has its records or their loss
+  /// accepted, and has acknowledged the fence of those sessions.
   std::vector<RecoveryTask> recovery_tasks(size_t max) const;
-  /// What the task said is undone at these nodes. Nodes that have been started anew meanwhile do not count.
-  void recovered(const RecoveryTask& task, uint64_t now_ns);
-  /// Since the last swept() sessions have ended that may have left nodes of indexes half made: one that was lost, or
-  /// CoreOptions::closed_to_sweep that were closed. The sessions whose remains may be removed; null: there is no index,
-  /// or nothing to do. Valid until the core is called again.
+  /// Takes the recoverer's report that the task is done at the nodes of the task. Nodes whose process has started
+  /// anew since then do not count.
+  void complete_recovery(const RecoveryTask& task, uint64_t now_ns);
+  /// Returns the sessions whose orphaned tree nodes a sweep may remove; null if no sweep is due (R31). A sweep is due
+  /// if an index exists and, since the last complete_sweep(), one session was lost or
+  /// CoreOptions::sweep_after_closed_sessions were closed in order. Valid until the next call of the core.
   const FencedSessions* sweep_due() const;
-  /// What these have left is removed.
-  void swept(const FencedSessions& sessions);
-  /// Nodes with incarnations, and the shard map, as they are stored: what a drop takes away counts as undone (R30), and
-  /// a drop that is not stored may be forgotten.
+  /// Takes the recoverer's report that a sweep has removed the orphaned tree nodes of these sessions.
+  void complete_sweep(const FencedSessions& sessions);
+  /// Returns the stored catalog for the recoverer: storage nodes with incarnations, shard map, and all tables that
+  /// storage nodes may have. Recovery counts intents in a dropped table as undone (R30), but a restart may forget a
+  /// drop that is not stored, so the stored catalog decides.
   wire::Catalog catalog_for_recovery() const;
 
-  /// The stored catalog, which is the one that clients see.
+  /// Returns the stored catalog, as clients see it.
   wire::Catalog catalog() const;
+  /// Returns all storage nodes, dead ones included.
   std::vector<NodeStatus> nodes() const;
+  /// Returns the open transactions of ended sessions, ascending.
   std::vector<Orphan> orphans() const;
+  /// Returns the open sessions, the recoverer's, and ended ones that are not recovered yet, ascending.
   std::vector<SessionStatus> sessions() const;
-  /// What became of a transaction, as its client would be told (R4).
+  /// Returns the outcome of a transaction, as GetOutcomes tells it to a client (R4).
   wire::Outcome outcome(TransactionId id) const;
-  /// The id of the cluster (R10).
+  /// Returns the id of the cluster (R10).
   wire::ClusterId cluster() const;
+  /// Returns a copy of all counters and levels.
   Statistics statistics() const;
-  /// True once sessions are let in: the shard map is dealt out and every node has it.
+  /// Returns true when sessions and begins are served: the shard map is dealt out, stored, and known to every live
+  /// node; earlier epochs are recovered; and the state of this commit manager is known to be the newest of its
+  /// cluster.
   bool ready() const;
 
-  /// Whole-structure tier of the assertions: recounts everything. Slow.
+  /// Recounts everything and asserts that the invariants hold. Slow: the whole-structure tier of the assertions.
   void check_invariants() const;
 
  private:

@@ -1,4 +1,4 @@
-// The disk under the commit log, as the threads of CommitLogFile use it.
+// The files of a commit log, as the threads of CommitLogFile use them.
 #pragma once
 
 #include <cstdint>
@@ -10,43 +10,45 @@
 
 namespace loam::commit {
 
-/// When a commit counts as accepted (`--commit-log`).
+/// When a commit counts as accepted, and so is answered and seen by later snapshots (`--commit-log`, R11, commit log
+/// and restart of the commit manager).
 enum class CommitLogMode : uint8_t {
-  kNone,  ///< at once: nothing outlives the process
-  kOs,    ///< when write() has returned: it survives the death of the process
-  kSync,  ///< when it is on the disk: it survives a loss of power
+  kNone,  ///< at once; the end of the process loses all commits
+  kOs,    ///< when write() has returned; the commit survives the death of the process
+  kSync,  ///< when flush() has returned; the commit survives a power cut
 };
 
-/// Role: one file of the commit log, open for appending.
+/// One file of the commit log, open for appending.
 ///
-/// Threads: write() and reserve() by one thread at a time; flush() by another one at the same time.
+/// Threads: one thread at a time calls write() and reserve(). Another thread may call flush() at the same time.
 class LogFile {
  public:
   virtual ~LogFile() = default;
-  /// Appends bytes from the front of `rest`, and takes off `rest` those that are appended. Ok: all of them. They
-  /// outlive the process. kNoSpace: the disk is full, the remaining bytes can be written later. After another error the
-  /// file's content is not known.
+  /// Appends bytes from the front of `rest` and removes the appended bytes from `rest`. Ok means that all bytes were
+  /// appended. Appended bytes survive the death of the process. kNoSpace: the disk is full; the caller may append the
+  /// remaining bytes later. After any other error the content of the file is unknown.
   virtual Status write(Bytes& rest) = 0;
-  /// Takes room on the disk, so that the file can grow to `bytes` without kNoSpace. kNoSpace: there is not enough room
-  /// now. A file system that cannot take room ahead answers ok.
+  /// Allocates disk space, so that the file can grow to `bytes` without kNoSpace. kNoSpace: the disk has too little
+  /// room now. The result is ok on a file system that cannot allocate ahead.
   virtual Status reserve(uint64_t bytes) = 0;
-  /// Returns when all that was written before the call is on the disk. After an error it is not known how much of it
-  /// is.
+  /// Returns when all bytes that were written before the call are on the disk. After an error it is unknown which of
+  /// them are.
   virtual Status flush() = 0;
 };
 
-/// Role: the place of one commit log: the log itself, and a new one beside it that is going to replace it.
+/// The place of one commit log: the current file, and a new file beside it that will replace it.
 ///
-/// Threads: create() and replace() never at the same time, but beside any use of the files; read() before them.
+/// Threads: read() returns before any other call. create() and replace() never run at the same time; both may run
+/// while other threads use the files.
 class LogDevice {
  public:
   virtual ~LogDevice() = default;
-  /// The bytes of the log; nothing if there is no log yet. Removes a new log that did not become the log.
+  /// Returns the bytes of the current file; nothing if no log exists yet. Deletes a new file that never replaced it.
   virtual Result<std::optional<Buffer>> read() = 0;
-  /// Opens an empty new log beside the log; one that was begun before is dropped. kNoSpace: later.
+  /// Opens an empty new file beside the current one, and discards an earlier new file. kNoSpace: try again later.
   virtual Result<std::unique_ptr<LogFile>> create() = 0;
-  /// The new log takes the place of the log, in one step even if the host loses power. Returns when this is on the
-  /// disk.
+  /// Makes the new file the current one, in one atomic step even if the host loses power. Returns when the
+  /// replacement is on the disk.
   virtual Status replace() = 0;
 };
 

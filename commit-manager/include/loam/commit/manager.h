@@ -1,4 +1,4 @@
-// The commit manager as one object: what its program, `loam dev` and the tests build and run.
+// The commit manager as one object, which its program, `loam dev` and the tests build and run.
 #pragma once
 
 #include <cstdint>
@@ -11,73 +11,77 @@
 
 #include <loam/commit/core.h>
 #include <loam/commit/log_device.h>
+#include <loam/commit/stable_storage.h>
 #include <loam/commit/statistics.h>
-#include <loam/commit/store.h>
 
 #include "common/base/status.h"
 
 namespace loam::commit {
 
-/// How a commit manager is set up. Everything here is a run-time option of the programs.
+/// Settings of a commit manager. The programs offer each as a run-time option.
 struct ManagerOptions {
-  /// Data path: what clients and storage nodes connect to. Port 0 takes a free one: see address(). Loopback unless told
-  /// otherwise: nothing is authenticated yet.
+  /// Address to which clients and storage nodes connect. Port 0 takes a free port, which address() returns. The
+  /// default is the loopback interface, because peers are not authenticated.
   std::string listen = "tcp://127.0.0.1:7400";
-  /// gRPC administration, host:port; port 0 takes a free one; empty: none.
+  /// Address of the gRPC administration as host:port. Port 0 takes a free port. Empty: no administration.
   std::string admin_listen = "127.0.0.1:7410";
-  /// Folder of what must survive a restart (R11), made if only it is missing; one manager's alone. Empty: nothing
-  /// survives, the end of the manager is the cluster's end.
+  /// Folder of the state and the commit log (R11, commit log and restart of the commit manager). It is created if its
+  /// parent exists. At most one commit manager uses it. Empty: nothing survives, and the cluster ends with the
+  /// process.
   std::string data;
-  /// Instead of `data`: what holds the state and the commit log, and outlives the manager.
-  Store* store = nullptr;
-  /// When a commit counts (R11): by default kOs where something survives, kNone where nothing does. kNone with a folder
-  /// is refused: a restart would take back commits that clients were told.
+  /// Storage of the state and the commit log, in place of `data`. Not owned; it outlives the manager.
+  StableStorage* store = nullptr;
+  /// When a commit counts as accepted (R11). Default: kOs with a folder or a storage, kNone without. check() refuses
+  /// kNone with a folder, because a restart would undo commits that clients were told.
   std::optional<CommitLogMode> commit_log;
-  /// How long the idle server thread looks for messages before it sleeps.
+  /// Time for which the idle server thread polls for messages before it sleeps.
   uint64_t spin_ns = 100'000;
-  /// Indexes are swept for what ended sessions have left half made (R31) when such a session is fenced, but not sooner
-  /// after the last time.
+  /// Minimum interval between two sweeps of the indexes (R31, structure changes of the Bd-tree). A sweep removes
+  /// orphaned tree nodes after a session that may have left some is fenced everywhere.
   uint64_t sweep_interval_ns = 10'000'000'000;
-  /// An administrative request that waits for storage nodes is answered DEADLINE_EXCEEDED after this.
+  /// Time after which an administrative request that waits for storage nodes gets DEADLINE_EXCEEDED.
   uint64_t admin_timeout_ns = 10'000'000'000;
+  /// Settings of the state machine.
   CoreOptions core;
-  /// Called once, from a thread of the manager, when it cannot go on: its data folder could not be written. It answers
-  /// nobody any more; stop it. Must not call the manager. May be empty.
+  /// Called once, from a thread of the manager, when the manager failed to write its state or its commit log. It then
+  /// answers no peer any more, and the owner has to stop it. The callback must not call the manager. May be empty.
   std::function<void(const Status&)> on_failure;
 
-  /// kInvalidArgument names the option that is out of its range.
+  /// Returns ok, or kInvalidArgument with the name of the option that is out of range.
   Status check() const;
 };
 
-/// A running commit manager.
+/// A running commit manager with its threads.
 ///
-/// Owner and life: made by main(), `loam dev` or a test; start() brings up its threads (the server's, which polls the
-/// transport and runs the core, the recoverer's, and gRPC's own, which only post to the server's); stop() or the
-/// destructor ends them. With a data folder the next one goes on where it ended, stopped or killed (R11). Threads:
-/// stop() and the destructor from one thread; the rest from any.
+/// Owner: main(), `loam dev` or a test. start() creates the threads, and stop() or the destructor ends them. The
+/// server thread polls the transport and runs the core. The recoverer's thread undoes transactions of ended sessions.
+/// The threads of gRPC only post tasks to the server thread. With a data folder the next manager continues from the
+/// stored state and the commit log, whether this one was stopped or killed (R11).
+///
+/// Threads: one thread calls stop() and the destructor. Any thread may call the other functions.
 class CommitManager {
  public:
-  /// Opens the data folder or reads the store, listens on both addresses and serves. kInvalidArgument (an option, an
-  /// address, a folder that cannot be written), kUnavailable (a port or the folder is in use: the message names it),
-  /// kInternal (the state found there cannot be read).
+  /// Opens the data folder or the storage, listens on both addresses and serves. kInvalidArgument: an option or
+  /// address is wrong, or the folder cannot be written. kUnavailable: a port or the folder is in use; the message
+  /// names it. kInternal: the stored state cannot be read.
   static Result<std::unique_ptr<CommitManager>> start(const ManagerOptions& options);
   ~CommitManager();
   CommitManager(const CommitManager&) = delete;
   CommitManager& operator=(const CommitManager&) = delete;
 
-  /// Accepts nobody, lets go what is answered, and closes the connections. Clients and nodes take it for a lost
-  /// connection and try again. Idempotent.
+  /// Refuses new connections, sends the replies that are ready, and closes all connections. Clients and storage nodes
+  /// treat this as a lost connection and try again. Idempotent.
   void stop();
 
-  /// "tcp://127.0.0.1:7400", with the port that was taken.
+  /// Returns the data address with the actual port, for example "tcp://127.0.0.1:7400".
   const std::string& address() const;
-  /// "127.0.0.1:7410", or empty.
+  /// Returns the address of the administration, for example "127.0.0.1:7410"; empty if there is none.
   const std::string& admin_address() const;
 
-  /// As of now; waits for the server thread. All zero after stop().
+  /// Returns the present counters and levels. Waits for the server thread. All are zero after stop().
   ManagerStatistics statistics() const;
-  /// Runs `task` on the server's thread, between two of its rounds: what administration does. False: the manager has
-  /// stopped, the task will not run.
+  /// Runs `task` on the server thread between two of its poll rounds. Administration uses it. Returns false if the
+  /// manager has stopped; the task then never runs.
   bool post(std::function<void(Core&)> task);
 
  private:

@@ -33,7 +33,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// One value; `index` is -1 for a field that is not repeated.
+// The JSON of one value of a field; `index` is -1 for a field that is not repeated.
 Json value_of(const Message& message, const FieldDescriptor* field, int index) {
   const auto* reflection = message.GetReflection();
   const bool one = index < 0;
@@ -75,7 +75,7 @@ Json value_of(const admin::Statistic& statistic) {
   }
 }
 
-// An object for each row.
+// The table as a list with an object for each row.
 Json rows_of(const admin::StatisticsTable& table) {
   Json rows = Json::array();
   for (const admin::StatisticsTable::Row& row : table.rows()) {
@@ -84,7 +84,7 @@ Json rows_of(const admin::StatisticsTable& table) {
     int text = 0;
     for (const admin::StatisticsTable::Column& column : table.columns()) {
       const bool is_text = column.kind() == admin::TEXT;
-      if (is_text ? text >= row.texts_size() : number >= row.numbers_size()) break;  // a server of another version
+      if (is_text ? text >= row.texts_size() : number >= row.numbers_size()) break;  // the server has another version
       if (is_text) {
         object[column.name()] = row.texts(text++);
       } else if (column.kind() == admin::FLAG) {
@@ -98,8 +98,8 @@ Json rows_of(const admin::StatisticsTable& table) {
   return rows;
 }
 
-// All fields, those with their default too: a script finds every name. (Protocol Buffers' own JSON writes 64-bit
-// numbers as text.) Statistics stand beside the fields of the message that has them.
+// Converts all fields, also those with their default value, so that a script finds every name. (The JSON of Protocol
+// Buffers writes 64-bit numbers as text.) Statistics become fields beside the other fields of their message.
 Json to_json(const Message& message) {
   if (const auto* table = dynamic_cast<const admin::StatisticsTable*>(&message)) return rows_of(*table);
   Json object = Json::object();
@@ -132,7 +132,8 @@ Result<Json> call(const std::string& address, const Request& request,
                   grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                   uint64_t timeout_ns = kAnswerWithinNs) {
   LOAM_RETURN_IF_ERROR(program::ensure_descriptors(program::kClientDescriptors));
-  // A connection of its own: shared ones wait for seconds after a server was not there once.
+  // Each call has a connection of its own, because a shared one waits for seconds after the server was unreachable
+  // once.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);

@@ -11,24 +11,29 @@
 
 namespace loam::cli {
 
-/// All of these: objects with the field names of the services' protocols, names of enumerations in lower case.
-/// kUnavailable: nobody answers there, or not in time.
+// Requests to the administration of the commit manager and of storage nodes. Threads: any; each call opens a connection
+// of its own, blocks until the reply or its deadline, and closes it. JSON objects have the field names of the services'
+// protocols, with enumerators in lower case. Every call returns kUnavailable if the server does not answer in time.
 
-/// What the commit manager and every storage node tell about themselves: {"manager": {…}, "nodes": [{"id": …, "state":
-/// …, "statistics": {…}}, …]}. A node that does not answer has "error" in the place of "statistics".
+/// Collects the statistics of all servers: {"manager": {…}, "nodes": [{"id": …, "state": …, "statistics": {…}}, …]}. A
+/// live storage node that does not answer has "error" instead of "statistics"; a storage node that is not live, or runs
+/// without administration, has neither.
 Result<nlohmann::ordered_json> cluster_statistics(const std::string& admin_address);
-/// Lists, as the commit manager knows them.
+/// Lists the storage nodes that the commit manager knows, dead ones included.
 Result<nlohmann::ordered_json> list_nodes(const std::string& admin_address);
+/// Lists the sessions that the commit manager knows: open, and being recovered.
 Result<nlohmann::ordered_json> list_sessions(const std::string& admin_address);
-/// Names of the indexes that have to be made anew, since records were given up for lost.
+/// Names of the damaged indexes: an operator accepted the loss of records after they were built, so they must be
+/// rebuilt.
 Result<std::vector<std::string>> damaged_indexes(const std::string& admin_address);
 
-/// Gives a storage node that has lost its records its shards back, empty (R10). kInvalidArgument: no such node, or it
-/// has lost nothing.
+/// Accepts that the records of a lost storage node are gone; the node serves its shards again, empty (R10, cluster
+/// identity and incarnations). kInvalidArgument: there is no such node, or it has lost nothing.
 Status accept_loss(const std::string& admin_address, uint64_t node, uint64_t timeout_ns);
 
-/// Of a commit manager or a storage node.
+/// Asks a commit manager for its state: its address, whether it serves ("ready"), and more.
 Result<nlohmann::ordered_json> manager_health(const std::string& admin_address, uint64_t timeout_ns);
+/// Asks a storage node for its state: its id, whether it serves ("in_service"), and more.
 Result<nlohmann::ordered_json> node_health(const std::string& admin_address, uint64_t timeout_ns);
 
 }  // namespace loam::cli

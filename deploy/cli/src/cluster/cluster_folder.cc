@@ -53,7 +53,7 @@ bool all_free(uint16_t base, unsigned members) {
   return true;
 }
 
-// Below the range from which the kernel takes ports for outgoing connections, so that none of those comes in between.
+// The ports lie below the range of the kernel's outgoing connections, so that no such connection uses one of them.
 Result<uint16_t> free_base(unsigned members) {
   constexpr int kAttempts = 1'000;
   std::random_device device;
@@ -62,7 +62,7 @@ Result<uint16_t> free_base(unsigned members) {
     const auto base = static_cast<uint16_t>(choice(device) * 20);
     if (all_free(base, members)) return base;
   }
-  return Status(StatusCode::kUnavailable, "no free ports are found between 10,000 and 32,000");
+  return Status(StatusCode::kUnavailable, "no free ports were found between 10,000 and 32,000");
 }
 
 Status check_ports(uint16_t base, unsigned members) {
@@ -72,7 +72,7 @@ Status check_ports(uint16_t base, unsigned members) {
       if (port_is_free(port)) continue;
       return Status(StatusCode::kUnavailable,
                     fmt::format("port {} of 127.0.0.1 is in use, perhaps by another cluster or a `loam dev`; end that, "
-                                "or take free ports with --free-ports",
+                                "or use free ports with --free-ports",
                                 port));
     }
   }
@@ -90,13 +90,13 @@ std::vector<Member> make_members(uint16_t base, unsigned nodes) {
   return members;
 }
 
-// Escaped for a text in double quotes, in JSON as in TOML.
+// Escapes a text for a string in double quotes, which JSON and TOML write alike.
 std::string inside_quotes(const std::string& value) {
   const std::string quoted = Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
   return quoted.substr(1, quoted.size() - 2);
 }
 
-bool stands_as_it_is(const std::string& value) {
+bool needs_no_quotes(const std::string& value) {
   if (value == "true" || value == "false") return true;
   double number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -110,9 +110,9 @@ std::string_view Member::program() const {
 }
 
 Result<ClusterFolder> ClusterFolder::create(const FolderOptions& options) {
-  if (options.nodes < 1 || options.nodes > kMostLocalNodes) {
+  if (options.nodes < 1 || options.nodes > kMaxLocalNodes) {
     return Status(StatusCode::kInvalidArgument, fmt::format("a cluster on one host has 1 to {} storage nodes, not {}",
-                                                            kMostLocalNodes, options.nodes));
+                                                            kMaxLocalNodes, options.nodes));
   }
   uint16_t base = kFirstPort;
   if (options.free_ports) {
@@ -139,15 +139,15 @@ Status ClusterFolder::write(const FolderOptions& options) const {
                                       {"role", is_manager ? "commit-manager" : "storage-node"},
                                       {"address", member.address},
                                       {"admin_address", member.admin_address}});
-    std::string config = fill_in(is_manager ? local::kCommitManagerTemplate : local::kStorageNodeTemplate,
-                                 {{"address", member.address},
-                                  {"admin_address", member.admin_address},
-                                  {"manager", manager().address},
-                                  {"nodes", std::to_string(options.nodes)},
-                                  {"memory", options.memory},
-                                  {"dir", directory_.string()}});
+    std::string config = substitute(is_manager ? local::kCommitManagerTemplate : local::kStorageNodeTemplate,
+                                    {{"address", member.address},
+                                     {"admin_address", member.admin_address},
+                                     {"manager", manager().address},
+                                     {"nodes", std::to_string(options.nodes)},
+                                     {"memory", options.memory},
+                                     {"dir", directory_.string()}});
     for (const Setting& setting : is_manager ? options.manager_settings : options.node_settings) {
-      set_line(config, setting);
+      set_toml_value(config, setting);
     }
     LOAM_RETURN_IF_ERROR(write_file(config_file(member), config));
     fs::remove(pid_file(member), error);
@@ -228,7 +228,7 @@ bool port_is_free(uint16_t port) {
   return is_free;
 }
 
-std::string fill_in(std::string_view text, const std::vector<Setting>& places) {
+std::string substitute(std::string_view text, const std::vector<Setting>& places) {
   std::string result;
   while (!text.empty()) {
     const size_t begin = text.find('{');
@@ -244,10 +244,10 @@ std::string fill_in(std::string_view text, const std::vector<Setting>& places) {
   return result + std::string(text);
 }
 
-void set_line(std::string& toml, const Setting& setting) {
+void set_toml_value(std::string& toml, const Setting& setting) {
   const auto& [key, value] = setting;
   const std::string line =
-      fmt::format("{} = {}", key, stands_as_it_is(value) ? value : '"' + inside_quotes(value) + '"');
+      fmt::format("{} = {}", key, needs_no_quotes(value) ? value : '"' + inside_quotes(value) + '"');
   std::istringstream in(toml);
   std::string result;
   bool replaced = false;

@@ -1,4 +1,5 @@
-// The folder of a cluster on this host: who its processes are, where they listen, their configuration files.
+// The folder of a cluster on this host: the names and addresses of its processes, their configuration, pid and log
+// files.
 #pragma once
 
 #include <cstdint>
@@ -12,51 +13,57 @@
 
 namespace loam::cli {
 
-/// Storage nodes of a cluster on one host: the fixed ports 7401 to 7409 and 7411 to 7419.
-inline constexpr unsigned kMostLocalNodes = 9;
-/// Administration listens so many ports above the data path: `loam` finds one from the other.
+/// Upper bound on the storage nodes of a cluster on one host. They use the fixed ports 7401 to 7409 for data and 7411
+/// to
+/// 7419 for administration.
+inline constexpr unsigned kMaxLocalNodes = 9;
+/// The port of a server's administration is its data port plus this offset, so `loam` derives one from the other.
 inline constexpr uint16_t kAdminPortOffset = 10;
 
+/// The kind of a server process.
 enum class Role : uint8_t { kCommitManager, kStorageNode };
 
-/// One process of the cluster.
+/// One server process of the cluster, as cluster.json describes it.
 struct Member {
   std::string name;  ///< "commit-manager", "node-1"
   Role role{};
   std::string address;        ///< "tcp://127.0.0.1:7400"
   std::string admin_address;  ///< "127.0.0.1:7410"
 
-  /// "loam-commit-manager"
+  /// File name of the server program: "loam-commit-manager" or "loam-storage-node".
   std::string_view program() const;
 };
 
-/// A long option of a program and its value.
+/// A long option of a server program, without the dashes, and its value.
 using Setting = std::pair<std::string, std::string>;
 
+/// What ClusterFolder::create() needs to describe a new cluster.
 struct FolderOptions {
   std::filesystem::path directory;
   unsigned nodes = 2;
-  std::string memory = "512MiB";  ///< of each node
-  bool free_ports = false;
-  std::vector<Setting> manager_settings;  ///< more options of the programs, or other values
-  std::vector<Setting> node_settings;
+  std::string memory = "512MiB";          ///< memory limit of each storage node
+  bool free_ports = false;                ///< choose free ports instead of the fixed ones from 7400 on
+  std::vector<Setting> manager_settings;  ///< written over the commit manager's template
+  std::vector<Setting> node_settings;     ///< written over the storage nodes' template
 };
 
-/// What stands in the folder: cluster.json, NAME.toml, NAME.pid and NAME.log of each process, and what the commit
-/// manager stores. Plain value; the members never change, the commit manager is the first.
+/// The description of a cluster on this host, as a folder. The folder holds cluster.json, NAME.toml, NAME.pid and
+/// NAME.log of each process, and the files of the commit manager. Plain value; the members never change, and the commit
+/// manager is the first of them.
 class ClusterFolder {
  public:
-  /// Chooses ports, and writes cluster.json and the configuration files, over those of an earlier cluster; what the
-  /// commit manager of that one had stored is removed, the logs stay. kInvalidArgument; kUnavailable: a port is in use;
-  /// kInternal: the folder cannot be written.
+  /// Describes a new cluster: chooses ports and writes cluster.json and the configuration files. Overwrites the
+  /// description of an earlier cluster and removes the files of its commit manager, but keeps the logs. Starts no
+  /// process. kInvalidArgument: too many or no storage nodes; kUnavailable: a port is in use; kInternal: the folder
+  /// cannot be written.
   static Result<ClusterFolder> create(const FolderOptions& options);
-  /// kNotFound: no cluster was made there; kMalformed.
+  /// Reads the description of an existing cluster. kNotFound: the folder has none; kMalformed: cluster.json is damaged.
   static Result<ClusterFolder> open(const std::filesystem::path& directory);
 
   const std::filesystem::path& directory() const { return directory_; }
   const std::vector<Member>& members() const { return members_; }
   const Member& manager() const { return members_.front(); }
-  /// kNotFound names those that there are.
+  /// The member with this name. kNotFound: there is none; the message lists the names of all members.
   Result<Member> member(std::string_view name) const;
 
   std::filesystem::path config_file(const Member& member) const { return file(member, ".toml"); }
@@ -71,18 +78,20 @@ class ClusterFolder {
   std::vector<Member> members_;
 };
 
-/// $XDG_STATE_HOME/loam, ~/.local/state/loam, or /tmp/loam-UID where there is no home.
+/// The folder of the cluster if the user names none: $XDG_STATE_HOME/loam, ~/.local/state/loam, or /tmp/loam-UID for a
+/// user without a home.
 std::filesystem::path default_cluster_directory();
 
-/// "tcp://127.0.0.1:7400" or "127.0.0.1:7410" → the port; 0 if there is none.
+/// The port at the end of an address such as "tcp://127.0.0.1:7400" or "127.0.0.1:7410"; 0 if there is none.
 uint16_t port_of(std::string_view address);
-/// Whether a server could listen there, on the loopback address.
+/// Returns whether a server could bind this port of the loopback address now.
 bool port_is_free(uint16_t port);
 
-/// A template with its places, "{name}", filled in; values are escaped for a text in double quotes.
-std::string fill_in(std::string_view text, const std::vector<Setting>& places);
-/// Sets `key` in lines "key = value", at the end if it is not there. Numbers, true and false stand as they are, all
-/// else in quotes.
-void set_line(std::string& toml, const Setting& setting);
+/// Replaces each placeholder "{name}" of a template by its value. Values are escaped for a string in double quotes;
+/// unknown placeholders stay.
+std::string substitute(std::string_view text, const std::vector<Setting>& places);
+/// Sets a key of a TOML text: replaces its line "key = value", or appends one. Numbers, true and false are written as
+/// they are, all other values in quotes.
+void set_toml_value(std::string& toml, const Setting& setting);
 
 }  // namespace loam::cli

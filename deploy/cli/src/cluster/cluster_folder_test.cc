@@ -32,7 +32,7 @@ class ClusterFolderTest : public ::testing::Test {
   FolderOptions options_;
 };
 
-TEST_F(ClusterFolderTest, WhatIsWrittenIsRead) {
+TEST_F(ClusterFolderTest, OpenReadsWhatCreateWrote) {
   options_.nodes = 3;
   options_.memory = "64MiB";
   options_.node_settings = {{"scan-threads", "2"}};
@@ -60,7 +60,7 @@ TEST_F(ClusterFolderTest, WhatIsWrittenIsRead) {
   EXPECT_NE(text_of(read->config_file(read->manager())).find("nodes = 3\n"), std::string::npos);
 }
 
-TEST_F(ClusterFolderTest, NamesWhatIsNotThere) {
+TEST_F(ClusterFolderTest, ReportsMissingFolderAndMember) {
   EXPECT_EQ(ClusterFolder::open(options_.directory).code(), StatusCode::kNotFound);
   auto folder = ClusterFolder::create(options_);
   ASSERT_TRUE(folder.ok());
@@ -69,7 +69,7 @@ TEST_F(ClusterFolderTest, NamesWhatIsNotThere) {
   EXPECT_NE(missing.status().message().find("commit-manager, node-1, node-2"), std::string_view::npos);
 }
 
-TEST_F(ClusterFolderTest, DamageIsTold) {
+TEST_F(ClusterFolderTest, ReportsDamagedDescription) {
   ASSERT_TRUE(ClusterFolder::create(options_).ok());
   for (const char* text :
        {"", "{", "[]", "{}", R"({"members":[]})", R"({"members":[1]})", R"({"members":[{"name":"a"}]})",
@@ -79,21 +79,21 @@ TEST_F(ClusterFolderTest, DamageIsTold) {
   }
 }
 
-TEST_F(ClusterFolderTest, NodesHaveALimit) {
-  for (const unsigned nodes : {0u, kMostLocalNodes + 1}) {
+TEST_F(ClusterFolderTest, LimitsNumberOfNodes) {
+  for (const unsigned nodes : {0u, kMaxLocalNodes + 1}) {
     options_.nodes = nodes;
     EXPECT_EQ(ClusterFolder::create(options_).code(), StatusCode::kInvalidArgument);
   }
-  options_.nodes = kMostLocalNodes;
+  options_.nodes = kMaxLocalNodes;
   EXPECT_TRUE(ClusterFolder::create(options_).ok());
 }
 
-TEST_F(ClusterFolderTest, AFolderThatCannotBeWritten) {
+TEST_F(ClusterFolderTest, ReportsUnwritableFolder) {
   std::ofstream(options_.directory.string()) << "a file";
   EXPECT_EQ(ClusterFolder::create(options_).code(), StatusCode::kInternal);
 }
 
-TEST_F(ClusterFolderTest, ANewClusterForgetsWhatTheManagerStored) {
+TEST_F(ClusterFolderTest, NewClusterRemovesStoredManagerState) {
   std::filesystem::create_directories(options_.directory / "commit-manager.data");
   std::ofstream(options_.directory / "node-1.log") << "kept\n";
   ASSERT_TRUE(ClusterFolder::create(options_).ok());
@@ -101,7 +101,7 @@ TEST_F(ClusterFolderTest, ANewClusterForgetsWhatTheManagerStored) {
   EXPECT_EQ(text_of(options_.directory / "node-1.log"), "kept\n");
 }
 
-TEST(PortTest, AListenerTakesIt) {
+TEST(PortTest, PortOfListenerIsNotFree) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -114,26 +114,26 @@ TEST(PortTest, AListenerTakesIt) {
   close(fd);
 }
 
-TEST(PortTest, OfAnAddress) {
+TEST(PortTest, ParsesPortOfAddress) {
   EXPECT_EQ(port_of("tcp://127.0.0.1:7400"), 7400);
   EXPECT_EQ(port_of("[::1]:80"), 80);
   for (const char* none : {"", "127.0.0.1", "host:", "host:70000", "host:1x"}) EXPECT_EQ(port_of(none), 0) << none;
 }
 
-TEST(TemplateTest, PlacesAreFilledIn) {
-  EXPECT_EQ(fill_in("{a} and {b}, {a}", {{"a", "{b}"}, {"b", "2"}}), "{b} and 2, {b}");
-  EXPECT_EQ(fill_in("a = \"{a}\"", {{"a", "x\"y"}}), "a = \"x\\\"y\"");
-  EXPECT_EQ(fill_in("} {", {}), "} {");
-  EXPECT_EQ(fill_in("{none}", {{"a", "1"}}), "{none}");
+TEST(TemplateTest, ReplacesPlaceholders) {
+  EXPECT_EQ(substitute("{a} and {b}, {a}", {{"a", "{b}"}, {"b", "2"}}), "{b} and 2, {b}");
+  EXPECT_EQ(substitute("a = \"{a}\"", {{"a", "x\"y"}}), "a = \"x\\\"y\"");
+  EXPECT_EQ(substitute("} {", {}), "} {");
+  EXPECT_EQ(substitute("{none}", {{"a", "1"}}), "{none}");
   EXPECT_NE(local::kCommitManagerTemplate.find("{nodes}"), std::string_view::npos);
   EXPECT_NE(local::kStorageNodeTemplate.find("{manager}"), std::string_view::npos);
 }
 
-TEST(TemplateTest, LinesAreSet) {
+TEST(TemplateTest, SetsLines) {
   std::string toml = "# nodes = 7\nnodes = 2\n";
-  set_line(toml, {"nodes", "3"});
-  set_line(toml, {"name", "a \"b\""});
-  set_line(toml, {"fast", "true"});
+  set_toml_value(toml, {"nodes", "3"});
+  set_toml_value(toml, {"name", "a \"b\""});
+  set_toml_value(toml, {"fast", "true"});
   EXPECT_EQ(toml, "# nodes = 7\nnodes = 3\nname = \"a \\\"b\\\"\"\nfast = true\n");
 }
 

@@ -15,7 +15,7 @@
 
 #include "common/base/env.h"
 #include "deploy/cli/src/admin/admin_client.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 
 namespace loam::cli {
 namespace {
@@ -33,6 +33,7 @@ bool has_lost_records(const Member& node, const Member& manager) {
          });
 }
 
+// Asks a running process for its state. A process that does not answer within kHealthWithinNs counts as kStarting.
 MemberState ask(const Member& member, const Member& manager) {
   if (member.role == Role::kCommitManager) {
     const auto health = manager_health(member.admin_address, kHealthWithinNs);
@@ -124,14 +125,15 @@ Status LocalCluster::wait_for(const std::vector<std::string>& names, MemberState
     if (Env::now_ns() >= end_ns) {
       return Status(StatusCode::kTimeout,
                     fmt::format("{} is not {} after {}:\n{}", missing.front().name, to_string(state),
-                                time_for_people(timeout_ns), end_of_log(missing.front())));
+                                format_duration(timeout_ns), end_of_log(missing.front())));
     }
     waiting(waited_for);
     std::this_thread::sleep_for(kPollInterval);
   }
 }
 
-// Of all that this object started, the first that has ended: the others may only suffer from it.
+// Reports the first member that has ended among those that this object started. A dead process can make others fail, so
+// its log explains more than theirs.
 Status LocalCluster::check_started() const {
   for (const Member& member : folder_.members()) {
     if (log_begin_.contains(member.name) && status(member, false).state == MemberState::kDead)
@@ -154,9 +156,9 @@ std::string LocalCluster::end_of_log(const Member& member) const {
   return text;
 }
 
-Ending LocalCluster::stop(const Member& member, uint64_t patience_ns) {
+StopOutcome LocalCluster::stop(const Member& member, uint64_t grace_period_ns) {
   const auto process = read_pid_file(folder_.pid_file(member));
-  const Ending ending = process ? end(*process, patience_ns) : Ending::kWasGone;
+  const StopOutcome ending = process ? stop_process(*process, grace_period_ns) : StopOutcome::kNotRunning;
   std::error_code error;
   fs::remove(folder_.pid_file(member), error);
   return ending;
@@ -165,7 +167,7 @@ Ending LocalCluster::stop(const Member& member, uint64_t patience_ns) {
 void LocalCluster::kill(const Member& member) {
   constexpr uint64_t kKillTakesNs = 10'000'000'000;
   const auto process = read_pid_file(folder_.pid_file(member));
-  if (process && send_signal(*process, SIGKILL)) wait_gone(*process, kKillTakesNs);
+  if (process && send_signal(*process, SIGKILL)) wait_exited(*process, kKillTakesNs);
 }
 
 bool LocalCluster::signal(const Member& member, int number) const {
@@ -177,16 +179,16 @@ MemberStatus LocalCluster::status(const Member& member, bool health) const {
   MemberStatus status{member, MemberState::kDown, 0, 0, folder_.log_file(member).string()};
   const auto process = read_pid_file(folder_.pid_file(member));
   if (!process) return status;
-  const Life life = life_of(*process);
-  if (life == Life::kGone) {
+  const ProcessState life = process_state(*process);
+  if (life == ProcessState::kExited) {
     status.state = MemberState::kDead;
     return status;
   }
   status.pid = process->pid;
   status.uptime_ns = uptime_ns(*process);
-  status.state = life == Life::kPaused ? MemberState::kPaused
-                 : health              ? ask(member, folder_.manager())
-                                       : MemberState::kStarting;
+  status.state = life == ProcessState::kPaused ? MemberState::kPaused
+                 : health                      ? ask(member, folder_.manager())
+                                               : MemberState::kStarting;
   return status;
 }
 
@@ -196,7 +198,7 @@ std::vector<MemberStatus> LocalCluster::status() const {
   return all;
 }
 
-Result<FolderLock> FolderLock::take(const fs::path& directory) {
+Result<FolderLock> FolderLock::acquire(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
   const fs::path path = directory / "lock";

@@ -1,5 +1,4 @@
-// A cluster on this host as processes: a commit manager and storage nodes, started, watched and ended through the
-// folder that describes them.
+// Starts, watches and ends the processes of a cluster on this host, through the folder that describes them.
 #pragma once
 
 #include <cstdint>
@@ -15,50 +14,55 @@
 
 namespace loam::cli {
 
+/// The state of a server process. The order matters: wait_for() accepts every state from the requested one on.
 enum class MemberState : uint8_t {
-  kDown,        ///< not started, or ended by `down` or `stop`
-  kDead,        ///< ended by itself, or killed
+  kDown,        ///< never started, or ended by `loam cluster down` or `loam cluster stop`
+  kDead,        ///< its pid file remains, its process has exited or was killed
   kPaused,      ///< stopped by SIGSTOP
-  kStarting,    ///< runs, and does not serve yet
-  kRegistered,  ///< a storage node that the commit manager knows, and that does not serve yet
-  kLost,        ///< a storage node that was started anew: its shards refuse requests until the loss is accepted (R10)
-  kReady,
+  kStarting,    ///< runs, but does not serve yet
+  kRegistered,  ///< a storage node that has registered at the commit manager, but does not serve yet
+  kLost,        ///< a storage node that lost its records; its shards wait for accept_loss() (R10)
+  kReady,       ///< serves requests
 };
+/// The state in lower case, as `loam cluster status` prints it.
 std::string_view to_string(MemberState state);
 
+/// The state of one server process at the time of the call.
 struct MemberStatus {
   Member member;
   MemberState state = MemberState::kDown;
-  pid_t pid = 0;  ///< 0 if it does not run
+  pid_t pid = 0;  ///< 0 if the process does not run
   uint64_t uptime_ns = 0;
-  std::string log;
+  std::string log;  ///< path of its log file
 };
 
-/// The processes of one folder. They outlive this object and this program. One thread; other programs are kept away
-/// from the folder by FolderLock.
+/// Controls the server processes of one folder. The processes outlive this object and this program. Threads: one;
+/// callers hold a FolderLock, which keeps other programs from changing the processes of the folder.
 class LocalCluster {
  public:
   explicit LocalCluster(ClusterFolder folder) : folder_(std::move(folder)) {}
 
   const ClusterFolder& folder() const { return folder_; }
 
-  /// Starts one process that does not run, and does not wait for it. kUnavailable: its port is in use; kNotFound: the
-  /// program is neither beside this one nor in PATH.
+  /// Starts one process that does not run, without waiting until it serves. kUnavailable: its port is in use;
+  /// kNotFound: the server program is neither in the folder of this program nor in PATH.
   Status start(const Member& member);
-  /// Until all the members named (all, if none is) have come to that state. `waiting` is called every now and then with
-  /// the names of those that have not. kUnavailable: one ended meanwhile, and the message has the end of its log;
-  /// kTimeout: the same.
+  /// Blocks until all named members (all members if `names` is empty) have reached `state`. Calls `waiting` between two
+  /// checks with the names of the members that have not. kUnavailable: a process ended meanwhile; kTimeout. Both
+  /// messages contain the end of the log of the member in question.
   Status wait_for(const std::vector<std::string>& names, MemberState state, uint64_t timeout_ns,
                   const std::function<void(const std::vector<std::string>&)>& waiting);
-  /// SIGTERM, then SIGKILL after `patience_ns`.
-  Ending stop(const Member& member, uint64_t patience_ns);
-  /// SIGKILL; the member counts as dead, not as down.
+  /// Ends a process by SIGTERM, and by SIGKILL if it still runs after `grace_period_ns`. The member is then kDown.
+  StopOutcome stop(const Member& member, uint64_t grace_period_ns);
+  /// Ends a process by SIGKILL. The member is then kDead, not kDown.
   void kill(const Member& member);
-  /// Any signal; false if it does not run.
+  /// Sends a signal to the process; false if it does not run.
   bool signal(const Member& member, int number) const;
 
-  /// `health` asks each process that runs whether it serves; without it those are all kStarting.
+  /// The state of one member. With `health` the function asks a running process whether it serves; without it every
+  /// running process counts as kStarting.
   MemberStatus status(const Member& member, bool health = true) const;
+  /// The states of all members, in the order of the folder.
   std::vector<MemberStatus> status() const;
 
  private:
@@ -67,14 +71,15 @@ class LocalCluster {
   std::string end_of_log(const Member& member) const;
 
   const ClusterFolder folder_;
-  std::map<std::string, uint64_t> log_begin_;  // where a process that was started here began to write
+  std::map<std::string, uint64_t> log_begin_;  // by name: size of the log when start() started the process
 };
 
-/// Keeps other programs from changing what runs in a folder, for as long as it lives.
+/// An exclusive lock on the folder of a cluster, which keeps other programs from changing its processes. Held from
+/// acquire() until the destructor.
 class FolderLock {
  public:
-  /// Makes the folder if it is missing. kOverloaded: another program works there now.
-  static Result<FolderLock> take(const std::filesystem::path& directory);
+  /// Creates the folder if it is missing and locks it, without waiting. kOverloaded: another program holds the lock.
+  static Result<FolderLock> acquire(const std::filesystem::path& directory);
   ~FolderLock();
   FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   FolderLock& operator=(FolderLock&&) = delete;
@@ -84,7 +89,8 @@ class FolderLock {
   int fd_;
 };
 
-/// Beside this program, or in PATH. kNotFound says where was looked.
+/// Finds a server program in the folder of this program, or else in PATH. kNotFound: the message says where it
+/// searched.
 Result<std::filesystem::path> find_program(std::string_view name);
 
 }  // namespace loam::cli

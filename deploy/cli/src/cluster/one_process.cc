@@ -6,22 +6,23 @@
 
 #include "common/program/descriptors.h"
 #include "deploy/cli/src/host/doctor.h"
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 
 namespace loam::cli {
 namespace {
 
-Status of_part(std::string_view part, const Status& status) {
+Status with_component(std::string_view part, const Status& status) {
   return Status(status.code(), fmt::format("{}: {}", part, status.message()));
 }
 
-// The pool is faulted in at start: more than the host has would end in the kernel's killer instead of an answer.
+// The page pool is faulted in at the start. If the host has too little memory, the kernel would kill the process, so
+// the check comes first and gives an error message.
 Status check_memory(uint64_t wanted) {
   const auto available = available_memory();
   if (!available || *available >= wanted) return ok_status();
-  return Status(StatusCode::kNoSpace, fmt::format("it is to take {}, and only {} are available; give it less with "
+  return Status(StatusCode::kNoSpace, fmt::format("it needs {}, and only {} are available; give it less with "
                                                   "--memory, or end other programs",
-                                                  bytes_for_people(wanted), bytes_for_people(*available)));
+                                                  format_bytes(wanted), format_bytes(*available)));
 }
 
 }  // namespace
@@ -36,16 +37,17 @@ OneProcessOptions OneProcessOptions::on_free_ports() {
 }
 
 Result<std::unique_ptr<OneProcessCluster>> OneProcessCluster::start(OneProcessOptions options) {
-  if (Status status = options.node.check(); !status.ok()) return of_part("storage node", status);
-  if (Status status = check_memory(options.node.memory_bytes); !status.ok()) return of_part("storage node", status);
+  if (Status status = options.node.check(); !status.ok()) return with_component("storage node", status);
+  if (Status status = check_memory(options.node.memory_bytes); !status.ok())
+    return with_component("storage node", status);
   LOAM_RETURN_IF_ERROR(program::ensure_descriptors(2 * program::kServerDescriptors));
   std::unique_ptr<OneProcessCluster> cluster(new OneProcessCluster());
   auto manager = commit::CommitManager::start(options.manager);
-  if (!manager.ok()) return of_part("commit manager", manager.status());
+  if (!manager.ok()) return with_component("commit manager", manager.status());
   cluster->manager_ = std::move(manager).value();
   options.node.manager = cluster->manager_->address();
   auto node = storage::StorageNode::start(options.node);
-  if (!node.ok()) return of_part("storage node", node.status());
+  if (!node.ok()) return with_component("storage node", node.status());
   cluster->node_ = std::move(node).value();
   return cluster;
 }

@@ -11,32 +11,34 @@
 
 namespace loam::cli {
 
+/// Options of the two servers of a OneProcessCluster.
 struct OneProcessOptions {
   commit::ManagerOptions manager;
-  storage::NodeOptions node;  ///< its `manager` is filled in by start()
+  storage::NodeOptions node;  ///< start() sets its `manager`
 
-  /// All ports free ones of the loopback address.
+  /// Options with which both servers listen on free ports of the loopback address.
   static OneProcessOptions on_free_ports();
 };
 
-/// The running pair. start() to the destructor; all records are gone with it. One thread; clients of any process may
-/// connect meanwhile, and should be gone before it ends.
+/// A commit manager and a storage node that run in this process, from start() to the destructor. The records are gone
+/// afterwards. Threads: the functions from one thread. Clients of any process may connect; they should disconnect
+/// before the object ends.
 class OneProcessCluster {
  public:
-  /// Returns when clients can connect. kInvalidArgument: an option; kUnavailable: a port is in use; kNoSpace: the
-  /// node's memory cannot be had. The message begins with the part that failed.
+  /// Starts both servers and returns when clients can connect. kInvalidArgument: a bad option; kUnavailable: a port is
+  /// in use; kNoSpace: the storage node cannot allocate its memory. The message begins with the server that failed.
   static Result<std::unique_ptr<OneProcessCluster>> start(OneProcessOptions options);
   ~OneProcessCluster();
   OneProcessCluster(const OneProcessCluster&) = delete;
   OneProcessCluster& operator=(const OneProcessCluster&) = delete;
 
-  /// Where clients connect.
+  /// Address of the commit manager, to which clients connect.
   const std::string& address() const { return manager_->address(); }
   const std::string& admin_address() const { return manager_->admin_address(); }
   const storage::StorageNode& node() const { return *node_; }
   const commit::CommitManager& manager() const { return *manager_; }
 
-  /// Ends the node, then the manager. Idempotent.
+  /// Ends the storage node, then the commit manager. Idempotent.
   void stop();
 
  private:

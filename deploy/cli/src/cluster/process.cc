@@ -28,7 +28,7 @@ struct Stat {
   uint64_t start_ticks = 0;
 };
 
-// The name in the second field may hold spaces and parentheses: fields are counted from the last ')'.
+// The name in the second field may contain spaces and parentheses, so the fields are counted from the last ')'.
 std::optional<Stat> read_stat(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
@@ -55,7 +55,7 @@ bool has_other_threads(pid_t pid) {
   return threads > 1;
 }
 
-// Closes files and attributes whatever way launch() ends.
+// The file actions and attributes of posix_spawn(). The destructor frees them on every return path of launch().
 class SpawnPlan {
  public:
   SpawnPlan() {
@@ -92,7 +92,7 @@ class SpawnPlan {
 
 }  // namespace
 
-Result<ProcessId> launch(const Launch& launch) {
+Result<ProcessId> launch(const ProcessSpec& launch) {
   const int log = open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) {
     return Status(StatusCode::kInternal, fmt::format("cannot write {}: {}", launch.log.string(), std::strerror(errno)));
@@ -109,25 +109,26 @@ Result<ProcessId> launch(const Launch& launch) {
   close(log);
   if (error == ENOENT) return Status(StatusCode::kNotFound, "there is no program " + program);
   if (error != 0) return Status(StatusCode::kInternal, fmt::format("cannot run {}: {}", program, std::strerror(error)));
-  // It cannot be reaped by anybody else, so that its entry is there even if it has ended already.
+  // Only this process can reap the child, so /proc has its entry even if it has ended already.
   if (const auto stat = read_stat(process.pid)) process.start_ticks = stat->start_ticks;
   return process;
 }
 
-Life life_of(const ProcessId& process) {
-  if (process.pid <= 0) return Life::kGone;
+ProcessState process_state(const ProcessId& process) {
+  if (process.pid <= 0) return ProcessState::kExited;
   const pid_t waited = waitpid(process.pid, nullptr, WNOHANG);
-  if (waited == process.pid) return Life::kGone;
+  if (waited == process.pid) return ProcessState::kExited;
   const bool child = waited == 0;
   const auto stat = read_stat(process.pid);
-  if (!stat || stat->start_ticks != process.start_ticks) return Life::kGone;
-  // Its first thread may be dead while others still hold files and ports: then a child cannot be reaped yet.
-  if ((stat->state == 'Z' || stat->state == 'X') && !child && !has_other_threads(process.pid)) return Life::kGone;
-  return stat->state == 'T' || stat->state == 't' ? Life::kPaused : Life::kRunning;
+  if (!stat || stat->start_ticks != process.start_ticks) return ProcessState::kExited;
+  // The first thread may be dead while others still hold files and ports. The process cannot be reaped in that state.
+  if ((stat->state == 'Z' || stat->state == 'X') && !child && !has_other_threads(process.pid))
+    return ProcessState::kExited;
+  return stat->state == 'T' || stat->state == 't' ? ProcessState::kPaused : ProcessState::kRunning;
 }
 
 uint64_t uptime_ns(const ProcessId& process) {
-  if (life_of(process) == Life::kGone) return 0;
+  if (process_state(process) == ProcessState::kExited) return 0;
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
   const uint64_t now_ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
@@ -136,26 +137,26 @@ uint64_t uptime_ns(const ProcessId& process) {
 }
 
 bool send_signal(const ProcessId& process, int signal) {
-  return life_of(process) != Life::kGone && kill(process.pid, signal) == 0;
+  return process_state(process) != ProcessState::kExited && kill(process.pid, signal) == 0;
 }
 
-bool wait_gone(const ProcessId& process, uint64_t timeout_ns) {
+bool wait_exited(const ProcessId& process, uint64_t timeout_ns) {
   const uint64_t end_ns = Env::now_ns() + timeout_ns;
-  while (life_of(process) != Life::kGone) {
+  while (process_state(process) != ProcessState::kExited) {
     if (Env::now_ns() >= end_ns) return false;
     std::this_thread::sleep_for(kPollInterval);
   }
   return true;
 }
 
-Ending end(const ProcessId& process, uint64_t patience_ns) {
-  if (!send_signal(process, SIGTERM)) return Ending::kWasGone;
+StopOutcome stop_process(const ProcessId& process, uint64_t grace_period_ns) {
+  if (!send_signal(process, SIGTERM)) return StopOutcome::kNotRunning;
   send_signal(process, SIGCONT);
-  if (wait_gone(process, patience_ns)) return Ending::kTerminated;
+  if (wait_exited(process, grace_period_ns)) return StopOutcome::kTerminated;
   send_signal(process, SIGKILL);
-  constexpr uint64_t kKillTakesNs = 10'000'000'000;  // the kernel unmaps its memory: seconds for tens of GiB
-  wait_gone(process, kKillTakesNs);
-  return Ending::kKilled;
+  constexpr uint64_t kKillTakesNs = 10'000'000'000;  // the kernel needs seconds to unmap tens of GiB
+  wait_exited(process, kKillTakesNs);
+  return StopOutcome::kKilled;
 }
 
 std::optional<ProcessId> read_pid_file(const std::filesystem::path& path) {

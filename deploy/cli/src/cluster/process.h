@@ -1,4 +1,4 @@
-// Programs that run on by themselves: started into the background, found again by their pid files, ended.
+// Background processes: starts a program in the background, finds it again by its pid file, and ends it.
 #pragma once
 
 #include <cstdint>
@@ -13,48 +13,54 @@
 
 namespace loam::cli {
 
-/// A process of this host, told apart from a later one with the same pid by the moment of its start. Plain value.
+/// Identifies a process of this host. The start time distinguishes it from a later process with the same pid. Plain
+/// value.
 struct ProcessId {
   pid_t pid = 0;
-  uint64_t start_ticks = 0;  ///< field 22 of /proc/PID/stat: clock ticks since the host's start
+  uint64_t start_ticks = 0;  ///< field 22 of /proc/PID/stat: start time in clock ticks since the boot of the host
 
   friend bool operator==(const ProcessId&, const ProcessId&) = default;
 };
 
-enum class Life : uint8_t {
-  kGone,
+/// What the kernel says about a process.
+enum class ProcessState : uint8_t {
+  kExited,  ///< gone, or a zombie
   kRunning,
-  kPaused,  ///< by SIGSTOP
+  kPaused,  ///< stopped by SIGSTOP
 };
 
-struct Launch {
+/// The program that launch() starts.
+struct ProcessSpec {
   std::filesystem::path program;
   std::vector<std::string> arguments;
-  std::filesystem::path log;  ///< standard output and error are appended to it
+  std::filesystem::path log;  ///< receives standard output and standard error, appended
 };
 
-/// Starts a program in a session of its own, so that neither Ctrl-C nor the end of a terminal reaches it; it inherits
-/// no open file. kNotFound: the program is missing; kInternal: the system refused.
-Result<ProcessId> launch(const Launch& launch);
+/// Starts a program in the background. The process gets a session of its own, so that neither Ctrl-C nor the end of a
+/// terminal reaches it, and inherits no open file. kNotFound: the program is missing; kInternal: the system refused.
+Result<ProcessId> launch(const ProcessSpec& launch);
 
-/// The process as it is now; reaps it if it is a child of this one and has ended.
-Life life_of(const ProcessId& process);
-/// Since its start; 0 if it is gone.
+/// The present state of the process. Reaps the process if it is a child of this one and has ended.
+ProcessState process_state(const ProcessId& process);
+/// Time since the start of the process; 0 if it is gone.
 uint64_t uptime_ns(const ProcessId& process);
-/// Sends a signal if it still runs; false if it is gone.
+/// Sends a signal to the process; false if it is gone.
 bool send_signal(const ProcessId& process, int signal);
-/// Waits until it is gone; false after `timeout_ns`.
-bool wait_gone(const ProcessId& process, uint64_t timeout_ns);
+/// Blocks until the process is gone; false if it still runs after `timeout_ns`.
+bool wait_exited(const ProcessId& process, uint64_t timeout_ns);
 
-enum class Ending : uint8_t { kWasGone, kTerminated, kKilled };
-/// SIGTERM (and SIGCONT, for one that is paused); SIGKILL if it still runs after `patience_ns`.
-Ending end(const ProcessId& process, uint64_t patience_ns);
+/// How stop_process() ended a process: kTerminated by SIGTERM, kKilled by SIGKILL.
+enum class StopOutcome : uint8_t { kNotRunning, kTerminated, kKilled };
+/// Ends a process by SIGTERM (followed by SIGCONT, because a paused process handles no SIGTERM), and by SIGKILL if it
+/// still runs after `grace_period_ns`.
+StopOutcome stop_process(const ProcessId& process, uint64_t grace_period_ns);
 
-/// Pid files hold "PID START_TICKS". Nothing: there is none, or it is not understood.
+/// Reads a pid file, whose content is "PID START_TICKS". Empty if the file is missing or malformed.
 std::optional<ProcessId> read_pid_file(const std::filesystem::path& path);
+/// Writes a pid file.
 Status write_pid_file(const std::filesystem::path& path, const ProcessId& process);
 
-/// The last `count` lines of a file, of what was written at or after `offset`.
+/// The last `count` lines of the part of a file that begins at `offset`.
 std::vector<std::string> last_lines(const std::filesystem::path& path, size_t count, uint64_t offset = 0);
 
 }  // namespace loam::cli

@@ -23,7 +23,7 @@ class ProcessTest : public ::testing::Test {
   ~ProcessTest() override {
     for (const ProcessId& process : started_) {
       send_signal(process, SIGKILL);
-      wait_gone(process, 10 * kSecond);
+      wait_exited(process, 10 * kSecond);
     }
     std::filesystem::remove_all(directory_);
   }
@@ -48,35 +48,35 @@ class ProcessTest : public ::testing::Test {
   std::vector<ProcessId> started_;
 };
 
-TEST_F(ProcessTest, RunsAndEndsByTerm) {
+TEST_F(ProcessTest, RunsUntilSigterm) {
   const ProcessId process = shell("exec sleep 600");
-  EXPECT_EQ(life_of(process), Life::kRunning);
+  EXPECT_EQ(process_state(process), ProcessState::kRunning);
   EXPECT_LT(uptime_ns(process), 600 * kSecond);
-  EXPECT_EQ(end(process, 20 * kSecond), Ending::kTerminated);
-  EXPECT_EQ(life_of(process), Life::kGone);
-  EXPECT_EQ(end(process, 20 * kSecond), Ending::kWasGone);
+  EXPECT_EQ(stop_process(process, 20 * kSecond), StopOutcome::kTerminated);
+  EXPECT_EQ(process_state(process), ProcessState::kExited);
+  EXPECT_EQ(stop_process(process, 20 * kSecond), StopOutcome::kNotRunning);
   EXPECT_FALSE(send_signal(process, SIGTERM));
 }
 
-TEST_F(ProcessTest, KillsWhatDoesNotListen) {
+TEST_F(ProcessTest, KillsProcessThatIgnoresSigterm) {
   const ProcessId process = shell("trap '' TERM; echo ready; while :; do sleep 0.05; done");
   wait_for_line("ready");
-  EXPECT_EQ(end(process, kSecond / 5), Ending::kKilled);
-  EXPECT_EQ(life_of(process), Life::kGone);
+  EXPECT_EQ(stop_process(process, kSecond / 5), StopOutcome::kKilled);
+  EXPECT_EQ(process_state(process), ProcessState::kExited);
 }
 
-TEST_F(ProcessTest, EndsWhatIsPaused) {
+TEST_F(ProcessTest, TerminatesPausedProcess) {
   const ProcessId process = shell("exec sleep 600");
   EXPECT_TRUE(send_signal(process, SIGSTOP));
   const uint64_t end_ns = Env::now_ns() + 20 * kSecond;
-  while (life_of(process) != Life::kPaused) {
+  while (process_state(process) != ProcessState::kPaused) {
     ASSERT_LT(Env::now_ns(), end_ns);
     usleep(1'000);  // poll interval
   }
-  EXPECT_EQ(end(process, 20 * kSecond), Ending::kTerminated);
+  EXPECT_EQ(stop_process(process, 20 * kSecond), StopOutcome::kTerminated);
 }
 
-TEST_F(ProcessTest, IsInASessionOfItsOwnAndInheritsNoFile) {
+TEST_F(ProcessTest, HasOwnSessionAndInheritsNoFile) {
   const int inherited = dup(STDOUT_FILENO);
   const ProcessId process = shell("ls /proc/self/fd | wc -l; exec sleep 600");
   // 0, 1, 2, and the folder that ls reads.
@@ -85,9 +85,9 @@ TEST_F(ProcessTest, IsInASessionOfItsOwnAndInheritsNoFile) {
   close(inherited);
 }
 
-TEST_F(ProcessTest, APidThatWasGivenToAnotherIsGone) {
+TEST_F(ProcessTest, ReusedPidCountsAsExited) {
   ProcessId other{getpid(), 1};  // this very process, but not of that start
-  EXPECT_EQ(life_of(other), Life::kGone);
+  EXPECT_EQ(process_state(other), ProcessState::kExited);
   EXPECT_FALSE(send_signal(other, SIGKILL));
 }
 
@@ -101,7 +101,7 @@ TEST_F(ProcessTest, PidFiles) {
   EXPECT_FALSE(write_pid_file(directory_ / "nowhere" / "a.pid", process).ok());
 }
 
-TEST_F(ProcessTest, AMissingProgramIsToldApart) {
+TEST_F(ProcessTest, ReportsMissingProgramAsNotFound) {
   const auto process = launch({directory_ / "nothing", {}, directory_ / "log"});
   ASSERT_FALSE(process.ok());
   EXPECT_EQ(process.code(), StatusCode::kNotFound);

@@ -12,14 +12,14 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// -12: no plus sign, no leading zeros, so that the number prints as it was written.
+// Accepts whole numbers such as -12, without plus sign and leading zeros, so that the number prints as it was written.
 bool is_whole_number(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   if (text.empty() || (text.size() > 1 && text[0] == '0')) return false;
   return std::all_of(text.begin(), text.end(), is_digit);
 }
 
-// -12.5e-3; digits on at least one side of the point.
+// Accepts decimal numbers such as -12.5e-3, with digits on at least one side of the point.
 bool is_decimal_number(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   size_t at = 0;
@@ -50,7 +50,7 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
-// The beginning of a field for a message, which is always UTF-8.
+// Shortens a field for a message. The result is always UTF-8.
 std::string shorten(std::string_view text) {
   constexpr size_t kShown = 40;
   const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u; };

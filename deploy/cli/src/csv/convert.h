@@ -1,4 +1,4 @@
-// CSV fields as values: NULL words, inference of a schema, and rows of a table.
+// Conversion of CSV fields to values: words that mean NULL, inference of a schema, and rows of a table.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,31 @@
 
 namespace loam::cli {
 
-/// Which unquoted fields are NULL; a quoted one never is.
+/// The words that mean NULL in an unquoted field. A quoted field is never NULL.
 struct NullWords {
   std::vector<std::string> words = {"", "NA"};
 
   bool is_null(const CsvField& field) const;
 };
 
-/// Guesses the types of columns from rows.
+/// Infers a schema from the rows of a CSV file.
 ///
 /// A column is int32 if all its values are whole numbers in that range, int64 if they fit there, float64 if they are
-/// decimal numbers, else text; nullable if a NULL was met. Numbers with leading zeros or a plus sign are text: as
-/// numbers they would not come back as they were. int16 and float32 are never guessed, so that later data has room.
-/// Widening is one-way: int32 → int64 → float64 → text; int64 values beyond 2^53 beside decimals make text.
+/// decimal numbers, and text otherwise. A column with a NULL is nullable. Numbers with leading zeros or a plus sign are
+/// text, because a number would not keep these characters. The inference never chooses int16 or float32, so that later
+/// rows with larger values fit. Types only widen: int32 → int64 → float64 → text. A column with decimal numbers and an
+/// int64 value beyond 2^53 is text.
 class SchemaInference {
  public:
-  /// `not_a_field`: the column, if any, that is no field of the table because it has the records' keys.
+  /// `not_a_field`: the column that holds the record keys and becomes no field of the table, if any.
   explicit SchemaInference(std::vector<std::string> names, NullWords nulls = {},
                            const std::optional<std::string>& not_a_field = std::nullopt);
 
-  /// Rows with another number of fields are ignored; the import reports them.
+  /// Takes a row into account. Ignores a row whose number of fields differs from the header; the import reports it.
   void add(const CsvRow& row);
   uint64_t rows() const { return rows_; }
-  /// `whole` says that every row was seen. After a sample, whole numbers become int64 and every field nullable.
-  /// kInvalidArgument for names that no schema can have, or too many of them.
+  /// The inferred schema. `whole` says that add() saw every row of the input; after a sample, whole numbers become
+  /// int64 and every field nullable. kInvalidArgument: names that a schema cannot have, or too many fields.
   Result<Schema> schema(bool whole) const;
 
  private:
@@ -58,29 +59,31 @@ class SchemaInference {
   uint64_t rows_ = 0;
 };
 
-/// The header's names; kMalformed with line and column for names that are empty, repeated, longer than kMaxNameBytes or
-/// not UTF-8.
+/// The column names of a header row. kMalformed, with line and column: a name is empty, repeated, longer than
+/// kMaxNameBytes, or not UTF-8.
 Result<std::vector<std::string>> header_names(const CsvRow& header);
 
-/// Makes table rows out of CSV rows. Columns are matched with fields by name, in any order.
+/// Converts CSV rows to rows of a table. Columns are matched with fields by name, in any order.
 ///
 /// Owned and used by one thread; allocates nothing per row after the first ones.
 class RowConverter {
  public:
-  /// `key_column`: the column that has the record key, if any; it may be a field of the table too.
-  /// kMalformed: a column that is no field (unless it is the key's), a field that cannot be NULL and has no column, no
-  /// such key column.
+  /// `schema` outlives the converter. `key_column`: the column that holds the record keys, if any; it may be a field of
+  /// the table too. kMalformed: a column is neither a field nor the key column; a field that cannot be NULL has no
+  /// column; the key column is missing.
   static Result<RowConverter> make(const Schema& schema, const std::vector<std::string>& header,
                                    const std::optional<std::string>& key_column, NullWords nulls = {});
 
+  /// A converted row.
   struct Record {
-    std::optional<Key> key;  ///< if there is a key column
-    Bytes row;               ///< until the next call
+    std::optional<Key> key;  ///< set if there is a key column
+    Bytes row;               ///< valid until the next call of convert()
   };
-  /// kMalformed with line and column: another number of fields, a value that is none of the type, NULL where there can
-  /// be none, a row over the limit, a key that is no whole number from 0 to 2^64 - 1.
+  /// Converts one row. kMalformed, with line and column: the number of fields differs from the header; a value does not
+  /// parse as the field's type; NULL in a field that cannot be NULL; a row above the size limit; a key that is no whole
+  /// number from 0 to 2^64 - 1.
   Result<Record> convert(const CsvRow& row);
-  /// The likely encoding of the last text that was not UTF-8; nothing if all were.
+  /// The likely encoding of the last text that was not UTF-8; empty if every text was UTF-8.
   const std::optional<ContentConversion>& encoding() const { return encoding_; }
 
  private:
@@ -101,7 +104,7 @@ class RowConverter {
   std::optional<ContentConversion> encoding_;
 };
 
-/// kMalformed: "line 7, column 12 (dep_delay): …".
+/// An error about one field: kMalformed with the message "line 7, column 12 (dep_delay): …".
 Status field_error(const CsvField& field, std::string_view name, std::string_view what);
 
 }  // namespace loam::cli

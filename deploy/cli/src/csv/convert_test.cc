@@ -28,7 +28,7 @@ TEST(SchemaInference, ChoosesTheNarrowestTypeThatKeepsEveryValue) {
   EXPECT_EQ(infer("a\n1e3\n.5\n-1.\n"), "(a float64)");
 }
 
-TEST(SchemaInference, KeepsAsTextWhatWouldNotComeBackAsItWas) {
+TEST(SchemaInference, InfersTextWhereNumbersWouldNotRoundTrip) {
   EXPECT_EQ(infer("zip,phone,n,v\n02139,+1,0,1.\n"), "(zip text, phone text, n int32, v float64)");
   EXPECT_EQ(infer("a\n00.5\n"), "(a text)");
   EXPECT_EQ(infer("a\n1e\n"), "(a text)");
@@ -37,7 +37,7 @@ TEST(SchemaInference, KeepsAsTextWhatWouldNotComeBackAsItWas) {
   EXPECT_EQ(infer("a\nnan\n"), "(a text)");
 }
 
-TEST(SchemaInference, WidensWhateverTheOrder) {
+TEST(SchemaInference, WideningDoesNotDependOnOrder) {
   EXPECT_EQ(infer("a\n1.5\n7\n"), "(a float64)");
   EXPECT_EQ(infer("a\n7\n1.5\n"), "(a float64)");
   EXPECT_EQ(infer("a\n9007199254740993\n1.5\n"), "(a text)") << "2^53 + 1 is no float64";
@@ -50,7 +50,7 @@ TEST(SchemaInference, TakesUnquotedNullWordsOnly) {
   EXPECT_EQ(infer("a,b\n,NA\n"), "(a text null, b text null)") << "nothing but NULL says nothing";
 }
 
-TEST(SchemaInference, LeavesRoomAfterASample) {
+TEST(SchemaInference, ChoosesWiderTypesAfterSample) {
   EXPECT_EQ(infer("a,b,c\n1,1.5,x\n", false), "(a int64 null, b float64 null, c text null)");
 }
 
@@ -62,13 +62,13 @@ std::string header_error(const std::string& line) {
   return header_names(row).status().to_string();
 }
 
-TEST(HeaderNames, MustBeThereAndDiffer) {
+TEST(HeaderNames, RejectsMissingAndDuplicateNames) {
   EXPECT_EQ(header_error("a,,b"),
             "kMalformed: line 1, column 3 (header 2): the column has no name; the first line must name every column");
   EXPECT_EQ(header_error("a,b,a"), "kMalformed: line 1, column 5 (a): the header names this column twice");
 }
 
-TEST(HeaderNames, MustBeNamesOfFields) {
+TEST(HeaderNames, RejectsInvalidFieldNames) {
   const std::string longest(kMaxNameBytes, 'x');
   EXPECT_EQ(header_error("a," + longest), "kOk");
   EXPECT_EQ(header_error("a," + longest + "y"),
@@ -77,7 +77,7 @@ TEST(HeaderNames, MustBeNamesOfFields) {
   EXPECT_EQ(header_error("a,caf\xe9"), "kMalformed: line 1, column 3 (header 2): the name is not UTF-8 text");
 }
 
-TEST(SchemaInference, LeavesOutAColumnThatIsNoField) {
+TEST(SchemaInference, OmitsKeyColumnThatIsNoField) {
   auto source = source_of_text("_key,a\n1,2\n");
   CsvReader reader(*source);
   CsvRow row;

@@ -15,10 +15,10 @@ constexpr std::string_view kZipMagic = "PK\x03\x04"sv;
 struct Magic {
   std::string_view bytes;
   std::string_view content;
-  std::string_view filter;  // of files and of the standard input
+  std::string_view filter;  // command for a file and for the standard input
 };
 
-// UTF-32 stands before UTF-16, whose byte order mark its own begins with.
+// UTF-32 comes before UTF-16, because its byte order mark begins with that of UTF-16.
 constexpr std::array kMagics = {
     Magic{"\xff\xfe\0\0"sv, "UTF-32 text", "iconv -f UTF-32 -t UTF-8"},
     Magic{"\0\0\xfe\xff"sv, "UTF-32 text", "iconv -f UTF-32 -t UTF-8"},
@@ -63,13 +63,13 @@ ContentConversion zip(std::string_view archive) {
   return make_conversion("a zip archive", "unzip -p", "funzip", "if the table is the only file in it");
 }
 
-// "BZh" alone could begin a column's name; a level and the first block's number follow.
+// "BZh" alone could be the begin of a column name, so the test includes the level and the number of the first block.
 bool is_bzip2(std::string_view beginning) {
   constexpr size_t kBlockAt = 4;
   return beginning.starts_with("BZh") && beginning.substr(std::min(beginning.size(), kBlockAt)).starts_with("1AY&SY");
 }
 
-// Text without a mark: the header's first characters are ASCII, as a rule.
+// Recognises text without a byte order mark: the first characters of a header are usually ASCII.
 std::optional<ContentConversion> wide_text(std::string_view text) {
   constexpr size_t kLooked = 4;
   if (text.size() < kLooked) return std::nullopt;
@@ -94,7 +94,7 @@ std::optional<ContentConversion> recognise_content(std::string_view beginning) {
 }
 
 ContentConversion eight_bit_encoding(std::string_view text) {
-  // ISO-8859-1 has control characters from 0x80 to 0x9f, Windows-1252 has letters and quotation marks there.
+  // From 0x80 to 0x9f ISO-8859-1 has control characters, and Windows-1252 has letters and quotation marks.
   const bool windows = std::ranges::any_of(text, [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte >= 0x80 && byte <= 0x9f;

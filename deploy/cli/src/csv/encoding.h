@@ -1,4 +1,4 @@
-// What a file holds that is no UTF-8 text, and the program that makes UTF-8 text of it.
+// Recognises files that are not UTF-8 text, and names the program that converts them.
 #pragma once
 
 #include <optional>
@@ -7,24 +7,24 @@
 
 namespace loam::cli {
 
-/// A content that cannot be read as CSV, and how to convert it.
+/// A file content that cannot be read as CSV, and how to convert it.
 struct ContentConversion {
-  std::string content;  ///< for messages: "UTF-16 text"
-  /// A program that writes UTF-8 text or a gzip file to its standard output: "iconv -f UTF-16 -t UTF-8". It reads the
-  /// file that is its last argument. Empty: no program does, `advice` says what to do.
+  std::string content;  ///< its name in messages: "UTF-16 text"
+  /// A command that reads the file named by its last argument and writes UTF-8 text or a gzip file to standard output:
+  /// "iconv -f UTF-16 -t UTF-8". Empty if no program can; `advice` then says what to do.
   std::string file_filter;
-  std::string pipe_filter;  ///< the same for a program that reads its standard input
-  std::string advice;       ///< in words; empty if a program is enough
+  std::string pipe_filter;  ///< the command that converts standard input instead of a file
+  std::string advice;       ///< what the user must do, in words; empty if a program suffices
 };
 
-/// Bytes that recognise_content() looks at.
+/// recognise_content() needs no more than this number of bytes.
 inline constexpr size_t kRecognisedBytes = 512;
 
-/// Recognises contents by the first bytes of a file: UTF-16 and UTF-32 text with and without a byte order mark, zip,
-/// spreadsheets, gzip, bzip2, xz, zstd and lz4. Nothing for all others, UTF-8 text among them.
+/// Recognises a file by its first bytes: UTF-16 and UTF-32 text with and without a byte order mark, zip, spreadsheets,
+/// gzip, bzip2, xz, zstd and lz4. Empty for every other content, for example UTF-8 text.
 std::optional<ContentConversion> recognise_content(std::string_view beginning);
 
-/// The likely encoding of `text`, which is not UTF-8: one with a byte for each character.
+/// Guesses the encoding of `text`, which is not UTF-8, among the encodings with one byte for each character.
 ContentConversion eight_bit_encoding(std::string_view text);
 
 }  // namespace loam::cli

@@ -16,12 +16,12 @@ CsvReader::CsvReader(ByteSource& source, char delimiter) : source_(source), deli
 
 bool CsvReader::refill() {
   if (at_end_) return false;
-  // What lies before the present row is not needed any more: its views ended with this call of next().
+  // Drops the bytes before the present row: the views into them were valid until this call of next().
   if (row_begin_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + row_begin_, filled_ - row_begin_);
     filled_ -= row_begin_;
     position_ -= row_begin_;
-    line_begin_ -= row_begin_;  // may wrap below zero and comes back in column(): unsigned arithmetic is modular
+    line_begin_ -= row_begin_;  // may wrap below zero; column() wraps back, as unsigned arithmetic is modular
     for (Span& span : spans_) span.begin -= row_begin_, span.end -= row_begin_;
     row_begin_ = 0;
   }
@@ -70,23 +70,24 @@ void CsvReader::skip_line() {
   }
 }
 
-CsvReader::Place CsvReader::next_place(Place place, char c, char delimiter) {
-  if (place == Place::kQuoted) return c == '"' ? Place::kAfterQuote : Place::kQuoted;
-  if (c == '"' && place != Place::kPlain) return Place::kQuoted;  // opens a field, or is the second of two quotes
-  return c == delimiter ? Place::kFieldStart : Place::kPlain;
+CsvReader::ParseState CsvReader::next_state(ParseState state, char c, char delimiter) {
+  if (state == ParseState::kQuoted) return c == '"' ? ParseState::kAfterQuote : ParseState::kQuoted;
+  if (c == '"' && state != ParseState::kPlain)
+    return ParseState::kQuoted;  // opens a field, or is the second of two quotes
+  return c == delimiter ? ParseState::kFieldStart : ParseState::kPlain;
 }
 
 void CsvReader::skip_row() {
-  Place place = place_;
+  ParseState state = error_state_;
   uint64_t quote_line = line_;
   bool can_go_back = true;
-  if (place == Place::kQuoted) {
+  if (state == ParseState::kQuoted) {
     row_begin_ = spans_.back().begin - 1;  // the quote
     quote_line = spans_.back().line;
   }
   spans_.clear();
   for (;;) {
-    const bool quoted = place == Place::kQuoted || place == Place::kAfterQuote;
+    const bool quoted = state == ParseState::kQuoted || state == ParseState::kAfterQuote;
     if (quoted && position_ - row_begin_ > kMaxQuoteSearchBytes) can_go_back = false;
     if (!quoted || !can_go_back) row_begin_ = position_;  // nothing of the skipped bytes is kept
     if (!available(position_)) break;
@@ -94,17 +95,17 @@ void CsvReader::skip_row() {
     if (c == '\n') {
       ++line_;
       line_begin_ = position_;
-      if (place != Place::kQuoted) return;
+      if (state != ParseState::kQuoted) return;
       continue;
     }
-    place = next_place(place, c, delimiter_);
-    if (place == Place::kQuoted && !quoted) {
+    state = next_state(state, c, delimiter_);
+    if (state == ParseState::kQuoted && !quoted) {
       row_begin_ = position_ - 1;
       quote_line = line_;
       can_go_back = true;
     }
   }
-  quote_left_open_ = place == Place::kQuoted;
+  quote_left_open_ = state == ParseState::kQuoted;
   if (!quote_left_open_ || !can_go_back || !source_status_.ok()) return;
   position_ = line_begin_ = row_begin_;
   line_ = quote_line;
@@ -119,7 +120,7 @@ Status CsvReader::parse_quoted() {
   spans_.push_back(span);  // so that refill() moves it along
   for (;;) {
     if (!available(position_) || position_ - row_begin_ > kMaxCsvRowBytes) {
-      place_ = Place::kQuoted;
+      error_state_ = ParseState::kQuoted;
       if (position_ < filled_) {
         return error(line, at_column,
                      fmt::format("the quote that opens here is not closed within {} bytes", kMaxCsvRowBytes));
@@ -177,7 +178,7 @@ Status CsvReader::end_field() {
     ++position_;
     ended_row_ = false;
     if (spans_.size() >= kMaxCsvFields) {
-      place_ = Place::kFieldStart;
+      error_state_ = ParseState::kFieldStart;
       return error(line_, column(), fmt::format("the row has more than {} fields", kMaxCsvFields));
     }
     return ok_status();
@@ -232,7 +233,7 @@ Result<bool> CsvReader::next(CsvRow& row) {
   row.line = line_;
   ended_row_ = false;
   quote_left_open_ = false;
-  place_ = Place::kPlain;
+  error_state_ = ParseState::kPlain;
   Status status;
   while (status.ok() && !ended_row_) status = parse_field();
   if (!source_status_.ok()) return source_status_;

@@ -1,4 +1,4 @@
-// CSV by RFC 4180, row by row, with the place of every field for messages.
+// Reads CSV (RFC 4180) row by row and reports the place of every field for messages.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace loam::cli {
 
-/// One field of a row. `text` is without quotes, doubled quotes made single.
+/// One field of a row. `text` has no enclosing quotes, and one quote for each doubled one.
 struct CsvField {
   std::string_view text;
   bool quoted = false;
@@ -25,43 +25,44 @@ struct CsvRow {
   uint64_t line = 0;  ///< 1-based physical line where the row begins
   std::vector<CsvField> fields;
 
-  /// An empty line (which in a file of one column is a row with an empty field).
+  /// True for an empty line. In a file of one column an empty line is a row with an empty field.
   bool blank() const { return fields.size() == 1 && fields[0].text.empty() && !fields[0].quoted; }
 };
 
-/// Longest row, bytes. A longer one is reported and left out, so that one row cannot take all memory.
+/// Upper bound on the bytes of a row. The reader reports and skips a longer row, so that one row cannot fill the
+/// memory.
 inline constexpr size_t kMaxCsvRowBytes = 4u << 20;
-/// Bytes that are kept behind the opening quote of a row that is left out. If the input ends within them, the quote was
-/// a mistake and reading goes on at the next line; beyond them everything up to the closing quote is left out.
+/// Upper bound on the bytes that the reader keeps after the opening quote of a row that it skips. If the input ends
+/// within them, the quote was a mistake and reading continues at the next line. Otherwise the reader skips everything
+/// up to the closing quote.
 inline constexpr size_t kMaxQuoteSearchBytes = 8u << 20;
-/// Most fields of a row.
+/// Upper bound on the fields of a row.
 inline constexpr size_t kMaxCsvFields = 4096;
 
-/// Reads rows from a source. Lines end with LF or CR LF; a byte order mark at the beginning is skipped; the last line
-/// needs no end. Rows may have different numbers of fields; that is the caller's concern.
+/// Reads CSV rows from a source. Lines end with LF or CR LF; a byte order mark at the beginning is skipped; the last
+/// line needs no line end. Rows may have different numbers of fields; the caller checks that.
 ///
-/// An error is kMalformed with line and column, and belongs to one row: the reader then stands at the beginning of the
-/// next row, so that a caller may skip and go on. The rest of a bad row is read by the same rules of quoting, so that
-/// lines inside its quoted fields are never taken for rows. After a quote that the input never closes, the reader goes
-/// on at the line after the quote. Errors of the source are final: every later call repeats them.
-///
-/// Owned and used by one thread. Memory: one row, or kMaxQuoteSearchBytes of one that is left out, and one read buffer.
+/// An error is kMalformed with line and column and concerns one row. The reader then stands at the beginning of the
+/// next row, so the caller may skip the bad row and continue. The reader parses the rest of a bad row with its quotes,
+/// so that it never takes a line inside a quoted field for a row. If the input never closes a quote, reading continues
+/// at the line after the quote. Errors of the source are final: every later call returns them again. Owned and used by
+/// one thread. Memory: one row, or kMaxQuoteSearchBytes of a skipped one, and one read buffer.
 class CsvReader {
  public:
   explicit CsvReader(ByteSource& source, char delimiter = ',');
 
-  /// Fills `row` and returns true; false at the end of the input.
+  /// Reads the next row into `row`; false at the end of the input.
   Result<bool> next(CsvRow& row);
 
-  /// True after a Status that concerns the source and not one row.
+  /// True after an error of the source, as opposed to an error in one row.
   bool failed() const { return !source_status_.ok(); }
-  /// True after an error for a quote that the input does not close.
+  /// True after an error about a quote that the input does not close.
   bool quote_left_open() const { return quote_left_open_; }
-  /// False if the last row ended with the input and not with its line, so that it may have been cut off.
+  /// False if the last row ended with the input instead of a line end, so that it may be truncated.
   bool row_was_whole() const { return row_was_whole_; }
-  /// Line on which the last row ended, bad or not.
+  /// The line on which the last row ended, good or bad.
   uint64_t last_line() const { return position_ == line_begin_ ? line_ - 1 : line_; }
-  /// Line on which the next row begins.
+  /// The line on which the next row begins.
   uint64_t line() const { return line_; }
 
  private:
@@ -71,8 +72,8 @@ class CsvReader {
     uint64_t line, column;
   };
 
-  // Where the reader stands in a row.
-  enum class Place : uint8_t { kFieldStart, kPlain, kQuoted, kAfterQuote };
+  // Position of the parser within a row.
+  enum class ParseState : uint8_t { kFieldStart, kPlain, kQuoted, kAfterQuote };
 
   // Makes the byte at `at` available; false at the end of the input.
   bool available(size_t at);
@@ -86,9 +87,9 @@ class CsvReader {
   Status end_field();
   Status error(uint64_t line, uint64_t column, std::string_view what) const;
   void skip_line();
-  // Leaves out the rest of a row that has an error at place_.
+  // Skips the rest of a row that has an error at error_state_.
   void skip_row();
-  static Place next_place(Place place, char c, char delimiter);
+  static ParseState next_state(ParseState state, char c, char delimiter);
   void materialise(CsvRow& row);
   uint64_t column() const { return position_ - line_begin_ + 1; }
 
@@ -105,7 +106,7 @@ class CsvReader {
   bool ended_row_ = false;
   bool row_was_whole_ = true;
   bool quote_left_open_ = false;
-  Place place_ = Place::kPlain;  // of the last error
+  ParseState error_state_ = ParseState::kPlain;  // of the last error
   Status source_status_;
   std::vector<Span> spans_;
   std::string unescaped_;

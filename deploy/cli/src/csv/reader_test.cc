@@ -38,7 +38,7 @@ Outcome read_all(const std::string& text, size_t step = SIZE_MAX) {
   return outcome;
 }
 
-TEST(CsvReader, ReadsWhatTheStandardShows) {
+TEST(CsvReader, ReadsExamplesOfRfc4180) {
   const Table expected = {{"aaa", "bbb", "ccc"}, {"zzz", "b \"bb, x", "c\nc"}};
   EXPECT_EQ(read_all("aaa,bbb,ccc\r\nzzz,\"b \"\"bb, x\",\"c\nc\"\r\n").rows, expected);
   EXPECT_EQ(read_all("aaa,bbb,ccc\nzzz,\"b \"\"bb, x\",\"c\nc\"").rows, expected) << "LF, and no end of the last line";
@@ -56,7 +56,7 @@ TEST(CsvReader, KeepsEmptyFieldsAndLines) {
   EXPECT_EQ(read_all("\n").rows, (Table{{""}}));
 }
 
-TEST(CsvReader, TellsQuotedFromUnquotedAndWhereFieldsAre) {
+TEST(CsvReader, ReportsQuotesAndPositionsOfFields) {
   auto source = source_of_text("a,\"x\ny\",\"\",NA\n1,2,3,4\n");
   CsvReader reader(*source);
   CsvRow row;
@@ -73,7 +73,7 @@ TEST(CsvReader, TellsQuotedFromUnquotedAndWhereFieldsAre) {
   EXPECT_EQ(row.fields[2].column, 5u);
 }
 
-TEST(CsvReader, ReportsEachMistakeByLineAndColumnAndGoesOn) {
+TEST(CsvReader, ReportsEachErrorWithPositionAndContinues) {
   const struct {
     std::string bad, message;
   } cases[] = {
@@ -103,7 +103,7 @@ TEST(CsvReader, LimitsTheLengthOfARow) {
   EXPECT_EQ(plain.rows, (Table{{"a"}, {"b"}}));
 }
 
-TEST(CsvReader, LeavesOutARowThatIsTooLongAndNothingElse) {
+TEST(CsvReader, SkipsOnlyTheRowThatIsTooLong) {
   std::string inside;
   while (inside.size() <= kMaxCsvRowBytes) inside += "5,not a row\n";
   const std::string rest = ",\"6,nor this\n7,nor this\n\"\n";
@@ -127,7 +127,7 @@ TEST(CsvReader, LeavesOutARowThatIsTooLongAndNothingElse) {
   }
 }
 
-TEST(CsvReader, ReadsTheRestOfABadRowByItsQuotes) {
+TEST(CsvReader, ParsesQuotesInRestOfBadRow) {
   for (const std::string bad : {"1,x\"y,", "1,\"x\"y,", "1,x\ry,"}) {
     for (const size_t step : {size_t{1}, size_t{3}, SIZE_MAX}) {
       const Outcome outcome = read_all("a,b\n" + bad + "\"5,five\n6,six\n\",7\n8,eight\n", step);
@@ -138,14 +138,14 @@ TEST(CsvReader, ReadsTheRestOfABadRowByItsQuotes) {
   }
 }
 
-TEST(CsvReader, GoesOnBehindTheLineOfAQuoteThatIsNeverClosed) {
+TEST(CsvReader, ContinuesAfterLineOfUnclosedQuote) {
   const Outcome outcome = read_all("a,b\n\"1\n5,inside\n\",\"x\n2,y\n");
   EXPECT_EQ(outcome.errors, std::vector<std::string>{"line 4, column 3: the quote that opens here is never closed"});
   EXPECT_EQ(outcome.rows, (Table{{"a", "b"}, {"2", "y"}})) << "the field that is closed holds no rows";
   EXPECT_EQ(outcome.lines, (std::vector<uint64_t>{1, 5}));
 }
 
-TEST(CsvReader, TakesNoLineForARowBehindAQuoteThatItCannotFindTheEndOf) {
+TEST(CsvReader, TakesNoLineAfterUnclosedQuoteForARow) {
   std::string text = "a,b\n1,\"";
   while (text.size() <= kMaxQuoteSearchBytes + 1'000) text += "5,not a row, with something to make it longer\n";
   for (const bool closed : {false, true}) {
@@ -162,7 +162,7 @@ TEST(CsvReader, TakesNoLineForARowBehindAQuoteThatItCannotFindTheEndOf) {
   }
 }
 
-TEST(CsvReader, TellsWhereARowEndedAndWhetherItWasWhole) {
+TEST(CsvReader, ReportsEndOfRowAndWhetherItIsComplete) {
   auto source = source_of_text("a\n\"b\nb\"\nc\"\nx");
   CsvReader reader(*source);
   CsvRow row;
@@ -193,7 +193,7 @@ std::string random_field(loam::testing::Random& random) {
   return text;
 }
 
-TEST(CsvReader, ReadsBackWhateverIsWrittenWithQuotes) {
+TEST(CsvReader, ReadsBackQuotedText) {
   const uint64_t seed = loam::testing::test_seed(1);
   loam::testing::Random random(seed);
   for (int round = 0; round < 2'000; ++round) {
@@ -221,7 +221,7 @@ TEST(CsvReader, ReadsBackWhateverIsWrittenWithQuotes) {
   }
 }
 
-TEST(CsvReader, SurvivesAnyBytesTheSameInAnySteps) {
+TEST(CsvReader, RandomBytesParseTheSameInChunksOfAnySize) {
   const uint64_t seed = loam::testing::test_seed(1);
   loam::testing::Random random(seed);
   for (int round = 0; round < 2'000; ++round) {

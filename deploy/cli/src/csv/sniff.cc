@@ -6,9 +6,9 @@ namespace loam::cli {
 namespace {
 
 struct Reading {
-  size_t columns = 0;  // of the header
-  size_t rows = 0;     // behind it
-  size_t alike = 0;    // with as many fields as the header
+  size_t columns = 0;  // columns of the header
+  size_t rows = 0;     // rows after the header
+  size_t alike = 0;    // rows with as many fields as the header
 
   bool fits() const {
     constexpr size_t kOf = 10;
@@ -24,7 +24,7 @@ Reading read_with(std::string_view text, char delimiter, bool whole) {
   while (reading.rows < kSniffedRows) {
     const auto more = reader.next(row);
     if (!more.ok()) {
-      if (!whole && reader.quote_left_open()) break;  // the quote is closed behind the end of `text`
+      if (!whole && reader.quote_left_open()) break;  // the quote ends after the end of `text`
       if (reading.columns == 0) break;
       ++reading.rows;
       continue;

@@ -1,4 +1,4 @@
-// The delimiter of a CSV text, found by its first rows.
+// Finds the delimiter of a CSV text from its first rows.
 #pragma once
 
 #include <string>
@@ -6,22 +6,23 @@
 
 namespace loam::cli {
 
-/// What a delimiter can be that is not named: comma, semicolon, tab, vertical bar.
+/// The delimiters that sniff_delimiter() considers: comma, semicolon, tab, vertical bar.
 inline constexpr std::string_view kSniffedDelimiters = ",;\t|";
-/// Rows that are looked at.
+/// Number of rows that sniff_delimiter() examines.
 inline constexpr size_t kSniffedRows = 100;
 
+/// The result of sniff_delimiter().
 struct SniffedDelimiter {
   char delimiter = ',';
-  /// Other delimiters that may be meant, if the rows do not decide. `delimiter` is the comma then.
+  /// Other candidates if the rows do not decide; `delimiter` is then the comma.
   std::string others;
 
   bool operator==(const SniffedDelimiter&) const = default;
 };
 
-/// Finds the delimiter. One fits if it makes at least two columns of the header, and of nine rows in ten as many as of
-/// the header; quoting is respected. The comma is taken if it fits, or else the only other one that does. `whole` says
-/// that `beginning` is all of the input, so that its last row is complete.
+/// Finds the delimiter of a CSV text. A candidate fits if it divides the header into at least two columns and nine of
+/// ten rows into as many columns as the header; quotes are respected. The result is the comma if it fits, otherwise the
+/// only other candidate that fits. `whole` says that `beginning` is the whole input, so that its last row is complete.
 SniffedDelimiter sniff_delimiter(std::string_view beginning, bool whole);
 
 }  // namespace loam::cli

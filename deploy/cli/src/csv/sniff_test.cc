@@ -25,7 +25,7 @@ TEST(SniffDelimiter, RespectsQuotes) {
   EXPECT_EQ(sniff("\"a;b\"\n\"c;d\"\n"), (SniffedDelimiter{',', ""})) << "one column";
 }
 
-TEST(SniffDelimiter, TakesTheCommaInDoubt) {
+TEST(SniffDelimiter, ChoosesCommaIfUndecided) {
   EXPECT_EQ(sniff(""), (SniffedDelimiter{',', ""}));
   EXPECT_EQ(sniff("a\n1\n2\n"), (SniffedDelimiter{',', ""}));
   EXPECT_EQ(sniff("a,b;c\n1,2;3\n"), (SniffedDelimiter{',', ";"})) << "both make equal rows";
@@ -34,13 +34,13 @@ TEST(SniffDelimiter, TakesTheCommaInDoubt) {
   EXPECT_EQ(sniff("a,b\n1\n2\n"), (SniffedDelimiter{',', ""})) << "bad rows of a table of two columns";
 }
 
-TEST(SniffDelimiter, ForgivesABadRow) {
+TEST(SniffDelimiter, ToleratesBadRow) {
   std::string text = "a;b\n";
   for (int i = 0; i < 20; ++i) text += i == 7 ? "1\n" : "1;2\n";
   EXPECT_EQ(sniff(text), (SniffedDelimiter{';', ""}));
 }
 
-TEST(SniffDelimiter, LooksAtWholeRowsOnly) {
+TEST(SniffDelimiter, IgnoresIncompleteRow) {
   EXPECT_EQ(sniff("a;b\n1;2\n3", false), (SniffedDelimiter{';', ""}));
   EXPECT_EQ(sniff("a;b\n1;2\n3;\"x\ny;z\n", false), (SniffedDelimiter{';', ""})) << "a quote that is still open";
   EXPECT_EQ(sniff("a;b", false), (SniffedDelimiter{',', ""})) << "the header may go on";

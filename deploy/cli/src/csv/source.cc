@@ -19,7 +19,7 @@
 namespace loam::cli {
 namespace {
 
-/// Bytes of one read() of compressed input; 128 KiB halves the system calls of 64 KiB.
+/// Size of one read() of compressed input. 128 KiB needs half as many system calls as 64 KiB.
 constexpr size_t kGzipBufferBytes = 128 * 1024;
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 
@@ -27,10 +27,10 @@ Status unreadable(const std::string& name, std::string_view reason) {
   return {StatusCode::kMalformed, fmt::format("{} cannot be read: {}", name, reason)};
 }
 
-/// The bytes of a descriptor, which it owns.
+/// A source that reads a descriptor, which it owns.
 class DescriptorSource final : public ByteSource {
  public:
-  DescriptorSource(int descriptor, std::string name, uint64_t total, const Waiting* waiting)
+  DescriptorSource(int descriptor, std::string name, uint64_t total, const WaitOptions* waiting)
       : descriptor_(descriptor), name_(std::move(name)), total_(total), waiting_(waiting) {}
   ~DescriptorSource() override { close(descriptor_); }
   DescriptorSource(const DescriptorSource&) = delete;
@@ -47,25 +47,25 @@ class DescriptorSource final : public ByteSource {
       if (errno != EINTR && errno != EAGAIN) return unreadable(name_, std::strerror(errno));
     }
   }
-  uint64_t taken_bytes() const override { return taken_; }
+  uint64_t consumed_bytes() const override { return taken_; }
   uint64_t total_bytes() const override { return total_; }
   const std::string& name() const override { return name_; }
 
  private:
-  // Returns when there is something to read, or the end of the input.
+  // Blocks until the descriptor has bytes or is at its end.
   Status wait() const {
     for (;;) {
-      const uint64_t due_ns = waiting_ != nullptr && waiting_->due_ns ? waiting_->due_ns() : 0;
-      const uint64_t now_ns = due_ns == 0 ? 0 : Env::now_ns();
-      if (due_ns != 0 && due_ns <= now_ns) {
-        LOAM_RETURN_IF_ERROR(waiting_->on_due());
+      const uint64_t deadline_ns = waiting_ != nullptr && waiting_->deadline_ns ? waiting_->deadline_ns() : 0;
+      const uint64_t now_ns = deadline_ns == 0 ? 0 : Env::now_ns();
+      if (deadline_ns != 0 && deadline_ns <= now_ns) {
+        LOAM_RETURN_IF_ERROR(waiting_->on_deadline());
         continue;
       }
       std::array<pollfd, 2> polled = {
           pollfd{descriptor_, POLLIN, 0},
           pollfd{waiting_ == nullptr ? -1 : waiting_->stop, POLLIN, 0},
       };
-      const int ready = poll(polled.data(), polled.size(), due_ns == 0 ? -1 : milliseconds(due_ns - now_ns));
+      const int ready = poll(polled.data(), polled.size(), deadline_ns == 0 ? -1 : milliseconds(deadline_ns - now_ns));
       if (polled[1].revents != 0) return {StatusCode::kCancelled, fmt::format("reading {} was interrupted", name_)};
       if (polled[0].revents != 0 || (ready < 0 && errno != EINTR)) return ok_status();
     }
@@ -79,11 +79,11 @@ class DescriptorSource final : public ByteSource {
   const int descriptor_;
   const std::string name_;
   const uint64_t total_;
-  const Waiting* const waiting_;
+  const WaitOptions* const waiting_;
   uint64_t taken_ = 0;
 };
 
-/// What `compressed` holds, one gzip member after another. Bytes behind the last one are ignored, as gzip does.
+/// Decompresses `compressed`, one gzip member after another. Ignores bytes after the last member, as gzip does.
 class GzipSource final : public ByteSource {
  public:
   explicit GzipSource(std::unique_ptr<ByteSource> compressed)
@@ -92,7 +92,7 @@ class GzipSource final : public ByteSource {
   GzipSource(const GzipSource&) = delete;
   GzipSource& operator=(const GzipSource&) = delete;
 
-  /// False without memory.
+  /// Allocates the decompressor; false if there is no memory.
   bool begin() {
     constexpr int kGzipOnly = 16;
     return inflateInit2(&stream_, MAX_WBITS + kGzipOnly) == Z_OK;
@@ -105,7 +105,7 @@ class GzipSource final : public ByteSource {
     while (stream_.avail_out == want && !ended_) LOAM_RETURN_IF_ERROR(step());
     return size_t{want - stream_.avail_out};
   }
-  uint64_t taken_bytes() const override { return compressed_->taken_bytes(); }
+  uint64_t consumed_bytes() const override { return compressed_->consumed_bytes(); }
   uint64_t total_bytes() const override { return compressed_->total_bytes(); }
   const std::string& name() const override { return compressed_->name(); }
 
@@ -152,7 +152,7 @@ class TextSource final : public ByteSource {
     at_ += count;
     return count;
   }
-  uint64_t taken_bytes() const override { return at_; }
+  uint64_t consumed_bytes() const override { return at_; }
   uint64_t total_bytes() const override { return text_.size(); }
   const std::string& name() const override { return name_; }
 
@@ -175,7 +175,7 @@ class PrependedSource final : public ByteSource {
     at_ += count;
     return count;
   }
-  uint64_t taken_bytes() const override { return rest_->taken_bytes(); }
+  uint64_t consumed_bytes() const override { return rest_->consumed_bytes(); }
   uint64_t total_bytes() const override { return rest_->total_bytes(); }
   const std::string& name() const override { return rest_->name(); }
 
@@ -191,10 +191,10 @@ std::unique_ptr<ByteSource> prepend(std::string text, std::unique_ptr<ByteSource
   return std::make_unique<PrependedSource>(std::move(text), std::move(rest));
 }
 
-Result<std::unique_ptr<ByteSource>> open_source(const std::string& path, const Waiting* waiting) {
+Result<std::unique_ptr<ByteSource>> open_source(const std::string& path, const WaitOptions* waiting) {
   const bool standard_input = path == "-";
   const std::string name = standard_input ? "the standard input" : path;
-  // O_NONBLOCK: to open a FIFO must not wait for its writer, because nothing could interrupt that.
+  // O_NONBLOCK, because open() of a FIFO would otherwise wait for a writer, and nothing could interrupt that wait.
   const int descriptor =
       standard_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {

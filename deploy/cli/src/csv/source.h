@@ -1,4 +1,4 @@
-// Where CSV text comes from: a file, compressed or not, or the standard input.
+// Sources of CSV text: a file, compressed or not, or the standard input.
 #pragma once
 
 #include <cstdint>
@@ -12,37 +12,38 @@
 
 namespace loam::cli {
 
-/// A stream of bytes, read once from the beginning. Owned and used by one thread; read() may block.
+/// A stream of bytes that is read once from the beginning. Owned and used by one thread; read() may block.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  /// Fills the front of `into` and returns how many bytes it got; 0 is the end. Errors name the file.
+  /// Reads at most into.size() bytes into the front of `into`. Returns their number; 0 at the end. Errors name the
+  /// file.
   virtual Result<size_t> read(std::span<char> into) = 0;
-  /// Bytes of the underlying file that have been taken so far; with compression that is less than what read() gave.
-  virtual uint64_t taken_bytes() const = 0;
-  /// Size of the underlying file; 0 if that is unknown (a pipe).
+  /// Bytes of the underlying file read so far. For a compressed file this is less than the sum of what read() returned.
+  virtual uint64_t consumed_bytes() const = 0;
+  /// Size of the underlying file; 0 for a pipe, whose size is unknown.
   virtual uint64_t total_bytes() const = 0;
-  /// For messages.
+  /// The name of the source in messages.
   virtual const std::string& name() const = 0;
 };
 
-/// What a source does while its input has nothing to give; a pipe may be silent for hours.
-struct Waiting {
-  int stop = -1;                     ///< a descriptor; once it is readable, read() ends with kCancelled; -1: none
-  std::function<uint64_t()> due_ns;  ///< when on_due() is to be called, as Env::now_ns() counts; 0: never
-  std::function<Status()> on_due;    ///< called by read(); its error ends that read(), and a later one may go on
+/// What a source does while its input has no bytes; a pipe may be silent for hours.
+struct WaitOptions {
+  int stop = -1;                          ///< a descriptor; read() returns kCancelled once it is readable; -1: none
+  std::function<uint64_t()> deadline_ns;  ///< when read() calls on_deadline(), on the clock of Env::now_ns(); 0: never
+  std::function<Status()> on_deadline;    ///< read() returns its error; a later read() may continue
 };
 
-/// Opens `path`; "-" is the standard input. gzip is recognised by its content, not by the name. read() waits
-/// for the first byte only, and gives the bytes that have come. A file that cannot be opened is kNotFound, with the
-/// system's reason. `waiting` may be null, else it outlives the source.
-Result<std::unique_ptr<ByteSource>> open_source(const std::string& path, const Waiting* waiting = nullptr);
+/// Opens a file, or the standard input for "-". Recognises gzip by content, not by name. read() blocks only until the
+/// first byte arrives, and returns the bytes that are there. kNotFound, with the system's reason: the file cannot be
+/// opened. `waiting` may be null; otherwise it outlives the source.
+Result<std::unique_ptr<ByteSource>> open_source(const std::string& path, const WaitOptions* waiting = nullptr);
 
-/// A source that first gives `text`, which was read from `rest` before, and then the rest.
+/// A source that returns `text`, which the caller has read from `rest` before, and then the bytes of `rest`.
 std::unique_ptr<ByteSource> prepend(std::string text, std::unique_ptr<ByteSource> rest);
 
-/// Text in memory, for tests; gives at most `step` bytes at a time.
+/// A source over a text in memory, for tests. Each read() returns at most `step` bytes.
 std::unique_ptr<ByteSource> source_of_text(std::string text, size_t step = SIZE_MAX);
 
 }  // namespace loam::cli

@@ -47,7 +47,7 @@ class SourceTest : public ::testing::Test {
       if (got == 0) break;
       text.append(buffer.data(), got);
     }
-    EXPECT_EQ(source->taken_bytes(), source->total_bytes());
+    EXPECT_EQ(source->consumed_bytes(), source->total_bytes());
     return text;
   }
 
@@ -63,7 +63,7 @@ std::string noise(size_t size) {
   return text;
 }
 
-TEST_F(SourceTest, ReadsPlainAndCompressedFilesWhateverTheirName) {
+TEST_F(SourceTest, ReadsPlainAndCompressedFilesWithAnyName) {
   const std::string text = noise(50'000);
   EXPECT_EQ(read(write("plain.csv.gz", text)).value(), text);
   EXPECT_EQ(read(write_gzip("compressed.csv", text)).value(), text);
@@ -109,10 +109,10 @@ class PipeTest : public SourceTest {
 
   std::array<int, 2> ends_{-1, -1};
   std::array<int, 2> stop_{-1, -1};
-  Waiting waiting_;
+  WaitOptions waiting_;
 };
 
-TEST_F(PipeTest, GivesWhatIsThereWithoutWaitingForMore) {
+TEST_F(PipeTest, ReturnsAvailableBytesWithoutWaiting) {
   put("abc");
   const auto source = open().value();
   EXPECT_EQ(read_once(*source).value(), "abc");
@@ -122,7 +122,7 @@ TEST_F(PipeTest, GivesWhatIsThereWithoutWaitingForMore) {
   EXPECT_EQ(read_once(*source).value(), "");
 }
 
-TEST_F(PipeTest, GivesWhatIsThereOfCompressedDataToo) {
+TEST_F(PipeTest, ReturnsAvailableCompressedBytesWithoutWaiting) {
   z_stream stream{};
   ASSERT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
   const auto put_compressed = [&](std::string text, int flush) {
@@ -160,22 +160,22 @@ TEST_F(PipeTest, IsStoppedWhileAFifoHasNoWriter) {
   EXPECT_EQ(open_source(path, &waiting_).code(), StatusCode::kCancelled);
 }
 
-TEST_F(PipeTest, CallsWhenItIsDueWhileItWaits) {
+TEST_F(PipeTest, CallsDeadlineHandlerWhileWaiting) {
   put("abc");
   const auto source = open().value();
   EXPECT_EQ(read_once(*source).value(), "abc");
   int calls = 0;
   const uint64_t later_ns = Env::now_ns() + 20'000'000;
-  waiting_.due_ns = [&] { return calls < 2 ? 1 : later_ns; };
-  waiting_.on_due = [&] { return ++calls < 3 ? ok_status() : Status(StatusCode::kTimeout, "enough"); };
+  waiting_.deadline_ns = [&] { return calls < 2 ? 1 : later_ns; };
+  waiting_.on_deadline = [&] { return ++calls < 3 ? ok_status() : Status(StatusCode::kTimeout, "enough"); };
   EXPECT_EQ(read_once(*source).code(), StatusCode::kTimeout);
   EXPECT_EQ(calls, 3);
   put("de");
-  waiting_.due_ns = nullptr;
+  waiting_.deadline_ns = nullptr;
   EXPECT_EQ(read_once(*source).value(), "de") << "a later read goes on";
 }
 
-TEST_F(SourceTest, GivesWhatWasReadAheadOnceMore) {
+TEST_F(SourceTest, PrependReturnsReadAheadBytesAgain) {
   auto source = prepend("abc", source_of_text("defgh", 2));
   std::string text;
   std::vector<char> buffer(2);

@@ -21,16 +21,16 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 
 namespace loam::cli {
 namespace {
 
-/// Registered memory of an RDMA transport is locked; less than this is too little for one.
+/// The RDMA transport locks its registered memory. A lower limit than this is too small for one connection.
 constexpr uint64_t kUsefulLockedBytes = uint64_t{1} << 30;
-/// Each client connection is one descriptor.
+/// Each client connection uses one descriptor.
 constexpr uint64_t kUsefulFiles = 4'096;
-/// Each fiber stack with its guard page takes two mappings; 4,096 fibers and room.
+/// Each fiber stack with its guard page uses two mappings. The value covers 4,096 fibers with a reserve.
 constexpr uint64_t kUsefulMappings = 16'384;
 
 std::optional<std::string> read_file(const std::string& path) {
@@ -47,14 +47,14 @@ std::optional<uint64_t> read_number(const std::string& path) {
   return number;
 }
 
-// "[madvise]" of "always [madvise] never".
+// The word in brackets: "madvise" of "always [madvise] never".
 std::string chosen(const std::string& text) {
   const size_t begin = text.find('[');
   const size_t end = text.find(']', begin);
   return begin == std::string::npos || end == std::string::npos ? "" : text.substr(begin + 1, end - begin - 1);
 }
 
-// The value of "MemAvailable:   123 kB" in bytes.
+// The bytes of a line such as "MemAvailable:   123 kB".
 std::optional<uint64_t> meminfo(const std::string& text, std::string_view name) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -69,7 +69,7 @@ std::optional<uint64_t> meminfo(const std::string& text, std::string_view name) 
 }
 
 Finding unknown(std::string topic, const std::string& path) {
-  return {std::move(topic), Health::kPoor, fmt::format("cannot be told: {} is not readable", path),
+  return {std::move(topic), CheckResult::kWarning, fmt::format("unknown: {} is not readable", path),
           "run the doctor on the host itself, outside of a restricted container"};
 }
 
@@ -87,23 +87,23 @@ Finding processor(const DoctorOptions& options) {
   }
   if (!missing.empty()) {
     return {
-        "processor", Health::kBad, fmt::format("it lacks {}", missing),
+        "processor", CheckResult::kError, fmt::format("it lacks {}", missing),
         "Loam is built for x86-64-v3 (Intel Haswell, AMD Excavator and later) with cmpxchg16b; use such a machine, or "
         "give the virtual machine the host's CPU model"};
   }
   std::string wide = has("avx512f") ? "with AVX-512" : "without AVX-512";
-  return {"processor", Health::kGood, fmt::format("x86-64-v3 and cmpxchg16b, {}", wide), ""};
+  return {"processor", CheckResult::kOk, fmt::format("x86-64-v3 and cmpxchg16b, {}", wide), ""};
 }
 
 Finding memory(const DoctorOptions& options) {
   const auto available = available_memory(options.root);
   if (!available) return unknown("memory", options.root + "/proc/meminfo");
-  const std::string found = fmt::format("{} available, a node takes {}", bytes_for_people(*available),
-                                        bytes_for_people(options.memory_bytes));
+  const std::string found = fmt::format("{} available, a storage node needs {}", format_bytes(*available),
+                                        format_bytes(options.memory_bytes));
   if (*available < options.memory_bytes) {
-    return {"memory", Health::kBad, found, "end other programs, or give the node less with --memory"};
+    return {"memory", CheckResult::kError, found, "end other programs, or give the storage node less with --memory"};
   }
-  return {"memory", Health::kGood, found, ""};
+  return {"memory", CheckResult::kOk, found, ""};
 }
 
 Finding huge_pages(const DoctorOptions& options) {
@@ -112,28 +112,30 @@ Finding huge_pages(const DoctorOptions& options) {
   if (!text) return unknown("huge pages", path);
   const std::string mode = chosen(*text);
   if (mode == "always" || mode == "madvise") {
-    return {"huge pages", Health::kGood, fmt::format("transparent huge pages are '{}'", mode), ""};
+    return {"huge pages", CheckResult::kOk, fmt::format("transparent huge pages are '{}'", mode), ""};
   }
-  return {"huge pages", Health::kPoor,
+  return {"huge pages", CheckResult::kWarning,
           fmt::format("transparent huge pages are '{}'; gets are up to 1.7 times slower", mode),
           "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
 }
 
 Finding locked_memory(const DoctorOptions& options) {
   if (options.locked_limit >= kUsefulLockedBytes) {
-    return {"locked memory", Health::kGood,
-            options.locked_limit == RLIM_INFINITY ? "unlimited" : bytes_for_people(options.locked_limit), ""};
+    return {"locked memory", CheckResult::kOk,
+            options.locked_limit == RLIM_INFINITY ? "unlimited" : format_bytes(options.locked_limit), ""};
   }
-  return {"locked memory", Health::kPoor,
-          fmt::format("limited to {}; enough for TCP, too little for RDMA", bytes_for_people(options.locked_limit)),
+  return {"locked memory", CheckResult::kWarning,
+          fmt::format("limited to {}; enough for TCP, too little for RDMA", format_bytes(options.locked_limit)),
           "ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit"};
 }
 
 Finding files(const DoctorOptions& options) {
   if (options.files_limit >= kUsefulFiles) {
-    return {"open files", Health::kGood, fmt::format("up to {}", grouped(options.files_limit)), ""};
+    return {"open files", CheckResult::kOk, fmt::format("up to {}", with_thousands_separators(options.files_limit)),
+            ""};
   }
-  return {"open files", Health::kPoor, fmt::format("limited to {}; each connection takes one", options.files_limit),
+  return {"open files", CheckResult::kWarning,
+          fmt::format("limited to {}; each connection takes one", options.files_limit),
           fmt::format("ulimit -n {}, or LimitNOFILE={} in the service's unit", kUsefulFiles * 4, kUsefulFiles * 4)};
 }
 
@@ -142,9 +144,9 @@ Finding mappings(const DoctorOptions& options) {
   const auto count = read_number(path);
   if (!count) return unknown("memory mappings", path);
   if (*count >= kUsefulMappings) {
-    return {"memory mappings", Health::kGood, fmt::format("up to {}", grouped(*count)), ""};
+    return {"memory mappings", CheckResult::kOk, fmt::format("up to {}", with_thousands_separators(*count)), ""};
   }
-  return {"memory mappings", Health::kPoor, fmt::format("limited to {}; each fiber's stack takes two", *count),
+  return {"memory mappings", CheckResult::kWarning, fmt::format("limited to {}; each fiber's stack takes two", *count),
           "as root: sysctl -w vm.max_map_count=65530"};
 }
 
@@ -153,10 +155,10 @@ Finding overcommit(const DoctorOptions& options) {
   const auto mode = read_number(path);
   if (!mode) return unknown("overcommit", path);
   if (*mode == 2) {
-    return {"overcommit", Health::kPoor, "the kernel counts reserved memory as used (vm.overcommit_memory = 2)",
+    return {"overcommit", CheckResult::kWarning, "the kernel counts reserved memory as used (vm.overcommit_memory = 2)",
             "as root: sysctl -w vm.overcommit_memory=0, or leave room for fiber stacks"};
   }
-  return {"overcommit", Health::kGood, fmt::format("vm.overcommit_memory = {}", *mode), ""};
+  return {"overcommit", CheckResult::kOk, fmt::format("vm.overcommit_memory = {}", *mode), ""};
 }
 
 Finding clock_source(const DoctorOptions& options) {
@@ -166,17 +168,17 @@ Finding clock_source(const DoctorOptions& options) {
   while (!text->empty() && text->back() == '\n') text->pop_back();
   const std::vector<std::string> fast = {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page"};
   if (std::find(fast.begin(), fast.end(), *text) != fast.end()) {
-    return {"clock", Health::kGood, fmt::format("{} is read without a system call", *text), ""};
+    return {"clock", CheckResult::kOk, fmt::format("{} is read without a system call", *text), ""};
   }
-  return {"clock", Health::kPoor, fmt::format("'{}' is slow to read", *text),
+  return {"clock", CheckResult::kWarning, fmt::format("'{}' is slow to read", *text),
           "choose the time stamp counter, if the machine's is reliable: boot with clocksource=tsc"};
 }
 
 Finding time_of_day() {
   timex state{};
   const bool synchronised = adjtimex(&state) != TIME_ERROR && (state.status & STA_UNSYNC) == 0;
-  if (synchronised) return {"time of day", Health::kGood, "synchronised", ""};
-  return {"time of day", Health::kPoor,
+  if (synchronised) return {"time of day", CheckResult::kOk, "synchronised", ""};
+  return {"time of day", CheckResult::kWarning,
           "not synchronised, as far as the kernel knows; correctness does not depend on it, comparing logs does",
           "run chrony or systemd-timesyncd"};
 }
@@ -184,7 +186,7 @@ Finding time_of_day() {
 Finding port(uint16_t number) {
   const std::string topic = fmt::format("port {}", number);
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) return {topic, Health::kBad, std::strerror(errno), "allow this user to open sockets"};
+  if (descriptor < 0) return {topic, CheckResult::kError, std::strerror(errno), "allow this user to open sockets"};
   const int on = 1;
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
@@ -194,14 +196,15 @@ Finding port(uint16_t number) {
   const bool is_free = bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   const std::string reason = is_free ? "" : std::strerror(errno);
   close(descriptor);
-  if (is_free) return {topic, Health::kGood, "free on the loopback address", ""};
-  return {topic, Health::kPoor, fmt::format("cannot be used: {}", reason),
-          fmt::format("see who has it with `ss -ltnp sport = :{}` (a running `loam dev`, perhaps), or use another "
-                      "with --listen",
-                      number)};
+  if (is_free) return {topic, CheckResult::kOk, "free on the loopback address", ""};
+  return {
+      topic, CheckResult::kWarning, fmt::format("cannot be used: {}", reason),
+      fmt::format("find the process that uses it by `ss -ltnp sport = :{}` (perhaps a running `loam dev`), or choose "
+                  "another port with --listen",
+                  number)};
 }
 
-/// The entries of a folder in their order; none if it is not there.
+/// The names in a folder, sorted; empty if there is no such folder.
 std::vector<std::string> entries(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
@@ -212,13 +215,13 @@ std::vector<std::string> entries(const std::string& path) {
   return names;
 }
 
-/// The first line; empty if it cannot be read.
+/// The first line of a file; empty if the file cannot be read.
 std::string first_line(const std::string& path) {
   const auto text = read_file(path);
   return text ? text->substr(0, text->find('\n')) : "";
 }
 
-/// How many GIDs a port has, and the network interfaces that they belong to (RoCE).
+/// The number of GIDs of a port, and the network interfaces to which they belong (RoCE).
 struct Gids {
   size_t count = 0;
   std::set<std::string> interfaces;
@@ -228,7 +231,7 @@ Gids gids(const std::string& port) {
   Gids found;
   for (const std::string& index : entries(port + "/gids")) {
     const std::string gid = first_line(fmt::format("{}/gids/{}", port, index));
-    if (gid.find_first_not_of("0:") == std::string::npos) continue;  // a free place in the table
+    if (gid.find_first_not_of("0:") == std::string::npos) continue;  // an unused entry of the table
     ++found.count;
     const std::string interface = first_line(fmt::format("{}/gid_attrs/ndevs/{}", port, index));
     if (!interface.empty()) found.interfaces.insert(interface);
@@ -236,33 +239,33 @@ Gids gids(const std::string& port) {
   return found;
 }
 
-/// A port that is active: what it is, and what would slow it down or keep it from being used.
+/// Describes an active port and reports settings that slow it down or prevent its use.
 Finding active_port(const DoctorOptions& options, const std::string& topic, const std::string& port) {
   const Gids found = gids(port);
-  std::string what = "active";
+  std::string observation = "active";
   for (const std::string& more : {first_line(port + "/link_layer"), first_line(port + "/rate")}) {
-    if (!more.empty()) what += ", " + more;
+    if (!more.empty()) observation += ", " + more;
   }
-  what += fmt::format(", GIDs: {}", found.count);
+  observation += fmt::format(", GIDs: {}", found.count);
   if (found.count == 0) {
-    return {topic, Health::kPoor, what,
+    return {topic, CheckResult::kWarning, observation,
             "give its network interface an IP address (`ip address add`): rdma:// names servers by those"};
   }
-  // The largest message of RoCE, 4,096 bytes, and its headers.
+  // The largest packet of RoCE, 4,096 bytes, with its headers.
   constexpr uint64_t kBestMtu = 4'154;
   for (const std::string& interface : found.interfaces) {
     const std::string mtu = first_line(fmt::format("{}/sys/class/net/{}/mtu", options.root, interface));
-    what += fmt::format(", MTU of {} {}", interface, mtu.empty() ? "unknown" : mtu);
+    observation += fmt::format(", MTU of {} {}", interface, mtu.empty() ? "unknown" : mtu);
     if (mtu.empty() || std::strtoull(mtu.c_str(), nullptr, 10) >= kBestMtu) continue;
-    return {topic, Health::kPoor, what,
-            fmt::format("messages are cut smaller than they need be: `ip link set {} mtu 4200`, or 9000, here, at the "
+    return {topic, CheckResult::kWarning, observation,
+            fmt::format("packets are smaller than necessary: `ip link set {} mtu 4200`, or 9000, here, at the "
                         "other hosts and on the switches between them",
                         interface)};
   }
-  return {topic, Health::kGood, what, ""};
+  return {topic, CheckResult::kOk, observation, ""};
 }
 
-// One finding for each port of each device, or one that there is none.
+// Makes one finding for each port of each device, or one that says that there is no device.
 std::vector<Finding> rdma(const DoctorOptions& options) {
   const std::string devices = options.root + "/sys/class/infiniband/";
   std::vector<Finding> findings;
@@ -274,7 +277,7 @@ std::vector<Finding> rdma(const DoctorOptions& options) {
       if (!state) {
         findings.push_back(unknown(topic, ports + "/state"));
       } else if (state->find("ACTIVE") == std::string::npos) {
-        findings.push_back({topic, Health::kPoor, fmt::format("is {}", state->substr(0, state->find('\n'))),
+        findings.push_back({topic, CheckResult::kWarning, fmt::format("is {}", state->substr(0, state->find('\n'))),
                             "plug the cable in and set the network interface up; on InfiniBand a subnet manager has to "
                             "run: `rdma link` shows the state"});
       } else {
@@ -282,7 +285,7 @@ std::vector<Finding> rdma(const DoctorOptions& options) {
       }
     }
   }
-  if (findings.empty()) findings.push_back({"RDMA", Health::kGood, "no device; tcp:// needs none", ""});
+  if (findings.empty()) findings.push_back({"RDMA", CheckResult::kOk, "no device; tcp:// needs none", ""});
   return findings;
 }
 
@@ -294,7 +297,7 @@ uint64_t limit_of(int resource) {
 
 }  // namespace
 
-std::vector<Finding> examine(const DoctorOptions& options) {
+std::vector<Finding> run_checks(const DoctorOptions& options) {
   std::vector<Finding> findings = {processor(options),     memory(options),       huge_pages(options),
                                    locked_memory(options), files(options),        mappings(options),
                                    overcommit(options),    clock_source(options), time_of_day()};

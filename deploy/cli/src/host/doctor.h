@@ -1,4 +1,4 @@
-// What of this host helps or hinders Loam, and how to mend it.
+// Checks of this host for `loam doctor`: what prevents Loam from running or slows it down, and how to fix it.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +8,39 @@
 
 namespace loam::cli {
 
-enum class Health : uint8_t {
-  kGood,
-  kPoor,  ///< Loam works, more slowly or with less room
-  kBad,   ///< Loam, or a part of it, cannot work
+/// The result of one check.
+enum class CheckResult : uint8_t {
+  kOk,
+  kWarning,  ///< Loam works, but slower or with less memory
+  kError,    ///< Loam, or a part of it, cannot work
 };
 
-/// One thing that was looked at.
+/// One checked property of the host.
 struct Finding {
   std::string topic;  ///< "huge pages"
-  Health health = Health::kGood;
-  std::string what;  ///< what was found
-  std::string mend;  ///< what to do; empty if it is good
+  CheckResult result = CheckResult::kOk;
+  std::string observation;  ///< what the check saw, for people
+  std::string fix;          ///< what the operator should do; empty if the result is kOk
 };
 
+/// What run_checks() needs to know.
 struct DoctorOptions {
-  std::string root;             ///< prefix of /proc and /sys, for tests
-  std::vector<uint16_t> ports;  ///< which `loam dev` would use
-  uint64_t memory_bytes = 0;    ///< which a node would take
-  uint64_t locked_limit = 0;    ///< RLIMIT_MEMLOCK, RLIMIT_NOFILE of this process
-  uint64_t files_limit = 0;
+  std::string root;             ///< prefix of the paths /proc and /sys, for tests
+  std::vector<uint16_t> ports;  ///< the ports that `loam dev` would use
+  uint64_t memory_bytes = 0;    ///< the memory that a storage node would allocate
+  uint64_t locked_limit = 0;    ///< RLIMIT_MEMLOCK of this process, bytes
+  uint64_t files_limit = 0;     ///< RLIMIT_NOFILE of this process
 };
 
-/// Looks at processor, memory, huge pages, locked memory, file and mapping limits, RDMA devices, ports and clock.
-/// Changes nothing. May bind each port for an instant.
-std::vector<Finding> examine(const DoctorOptions& options);
+/// Checks processor, memory, huge pages, locked memory, limits on files and mappings, RDMA devices, ports and clock.
+/// Changes nothing; may bind each port for an instant.
+std::vector<Finding> run_checks(const DoctorOptions& options);
 
-/// Bytes that programs can still take without swapping, by the kernel's estimate; nothing if it cannot be told.
+/// The kernel's estimate of the bytes that programs can allocate without swapping; empty if the kernel does not tell.
 std::optional<uint64_t> available_memory(const std::string& root = "");
-/// The limits of this process.
+/// The soft limit of this process on locked memory, in bytes.
 uint64_t locked_memory_limit();
+/// The soft limit of this process on open files.
 uint64_t open_files_limit();
 
 }  // namespace loam::cli

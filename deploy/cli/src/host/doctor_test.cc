@@ -40,81 +40,81 @@ class DoctorTest : public ::testing::Test {
     std::ofstream(options_.root + path) << text;
   }
   Finding find(const std::string& topic) {
-    const std::vector<Finding> findings = examine(options_);
+    const std::vector<Finding> findings = run_checks(options_);
     const auto found =
         std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.topic == topic; });
     EXPECT_NE(found, findings.end()) << topic;
     return found == findings.end() ? Finding{} : *found;
   }
-  void expect_mendable(const std::string& topic, Health health, const std::string& part) {
+  void expect_fixable(const std::string& topic, CheckResult result, const std::string& part) {
     const Finding finding = find(topic);
-    EXPECT_EQ(finding.health, health) << topic;
-    EXPECT_NE(finding.what.find(part), std::string::npos) << finding.what;
-    EXPECT_FALSE(finding.mend.empty()) << topic << ": it must say what to do";
+    EXPECT_EQ(finding.result, result) << topic;
+    EXPECT_NE(finding.observation.find(part), std::string::npos) << finding.observation;
+    EXPECT_FALSE(finding.fix.empty()) << topic << ": it must say what to do";
   }
 
   DoctorOptions options_;
 };
 
-TEST_F(DoctorTest, FindsAGoodHostGood) {
-  for (const Finding& finding : examine(options_)) {
+TEST_F(DoctorTest, ReportsNoProblemOnGoodHost) {
+  for (const Finding& finding : run_checks(options_)) {
     if (finding.topic == "time of day") continue;  // of the real host
-    EXPECT_EQ(finding.health, Health::kGood) << finding.topic << ": " << finding.what;
-    EXPECT_TRUE(finding.mend.empty()) << finding.topic;
+    EXPECT_EQ(finding.result, CheckResult::kOk) << finding.topic << ": " << finding.observation;
+    EXPECT_TRUE(finding.fix.empty()) << finding.topic;
   }
 }
 
 TEST_F(DoctorTest, NamesMissingProcessorFeatures) {
   write("/proc/cpuinfo", "flags\t\t: fpu cx16\n");
-  EXPECT_EQ(find("processor").health, Health::kBad) << "the first line counts too";
+  EXPECT_EQ(find("processor").result, CheckResult::kError) << "the first line counts too";
   write("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu avx2 bmi1 bmi2 fma movbe f16c abm\nbugs: cx16\n");
-  expect_mendable("processor", Health::kBad, "it lacks cx16");
+  expect_fixable("processor", CheckResult::kError, "it lacks cx16");
 }
 
 TEST_F(DoctorTest, ComparesMemoryWithWhatANodeTakes) {
   options_.memory_bytes = uint64_t{8} << 30;
-  expect_mendable("memory", Health::kBad, "4 GiB available, a node takes 8 GiB");
+  expect_fixable("memory", CheckResult::kError, "4 GiB available, a storage node needs 8 GiB");
 }
 
-TEST_F(DoctorTest, FindsEachPoorSetting) {
+TEST_F(DoctorTest, ReportsEachPoorSetting) {
   write("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
-  expect_mendable("huge pages", Health::kPoor, "'never'");
+  expect_fixable("huge pages", CheckResult::kWarning, "'never'");
   options_.locked_limit = 64 * 1024;
-  expect_mendable("locked memory", Health::kPoor, "limited to 64 KiB");
+  expect_fixable("locked memory", CheckResult::kWarning, "limited to 64 KiB");
   options_.files_limit = 256;
-  expect_mendable("open files", Health::kPoor, "limited to 256");
+  expect_fixable("open files", CheckResult::kWarning, "limited to 256");
   write("/proc/sys/vm/max_map_count", "1000\n");
-  expect_mendable("memory mappings", Health::kPoor, "limited to 1000");
+  expect_fixable("memory mappings", CheckResult::kWarning, "limited to 1000");
   write("/proc/sys/vm/overcommit_memory", "2\n");
-  expect_mendable("overcommit", Health::kPoor, "vm.overcommit_memory = 2");
+  expect_fixable("overcommit", CheckResult::kWarning, "vm.overcommit_memory = 2");
   write("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
-  expect_mendable("clock", Health::kPoor, "'hpet'");
+  expect_fixable("clock", CheckResult::kWarning, "'hpet'");
 }
 
-TEST_F(DoctorTest, FindsWhatHindersRdmaPorts) {
-  EXPECT_EQ(find("RDMA").what, "no device; tcp:// needs none");
+TEST_F(DoctorTest, ReportsProblemsOfRdmaPorts) {
+  EXPECT_EQ(find("RDMA").observation, "no device; tcp:// needs none");
   const std::string port = "/sys/class/infiniband/mlx5_0/ports/1";
   write(port + "/state", "4: ACTIVE\n");
   write(port + "/link_layer", "Ethernet\n");
   write(port + "/rate", "100 Gb/sec (4X EDR)\n");
   write(port + "/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000\n");
-  expect_mendable("RDMA mlx5_0 port 1", Health::kPoor, "active, Ethernet, 100 Gb/sec (4X EDR), GIDs: 0");
+  expect_fixable("RDMA mlx5_0 port 1", CheckResult::kWarning, "active, Ethernet, 100 Gb/sec (4X EDR), GIDs: 0");
   write(port + "/gids/1", "0000:0000:0000:0000:0000:ffff:0a4d:0001\n");
   write(port + "/gid_attrs/ndevs/1", "eth7\n");
   write("/sys/class/net/eth7/mtu", "1500\n");
-  expect_mendable("RDMA mlx5_0 port 1", Health::kPoor, "GIDs: 1, MTU of eth7 1500");
+  expect_fixable("RDMA mlx5_0 port 1", CheckResult::kWarning, "GIDs: 1, MTU of eth7 1500");
   write("/sys/class/net/eth7/mtu", "4200\n");
   write("/sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN\n");
   write("/sys/class/infiniband/rxe0/ports/1/link_layer", "Ethernet\n");
-  EXPECT_EQ(find("RDMA mlx5_0 port 1").health, Health::kGood);
-  expect_mendable("RDMA mlx5_0 port 2", Health::kPoor, "is 1: DOWN");
-  expect_mendable("RDMA rxe0 port 1", Health::kPoor, "state is not readable");
+  EXPECT_EQ(find("RDMA mlx5_0 port 1").result, CheckResult::kOk);
+  expect_fixable("RDMA mlx5_0 port 2", CheckResult::kWarning, "is 1: DOWN");
+  expect_fixable("RDMA rxe0 port 1", CheckResult::kWarning, "state is not readable");
 }
 
-TEST_F(DoctorTest, SaysWhatItCannotRead) {
+TEST_F(DoctorTest, ReportsUnreadableFiles) {
   std::filesystem::remove_all(options_.root + "/proc");
-  expect_mendable("processor", Health::kPoor, "/proc/cpuinfo is not readable");
-  expect_mendable("memory", Health::kPoor, "/proc/meminfo is not readable");
+  expect_fixable("processor", CheckResult::kWarning, "/proc/cpuinfo is not readable");
+  expect_fixable("memory", CheckResult::kWarning, "/proc/meminfo is not readable");
 }
 
 TEST_F(DoctorTest, FindsAPortInUse) {
@@ -128,9 +128,9 @@ TEST_F(DoctorTest, FindsAPortInUse) {
   ASSERT_EQ(getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
   options_.ports = {ntohs(address.sin_port)};
   const std::string topic = "port " + std::to_string(options_.ports[0]);
-  expect_mendable(topic, Health::kPoor, "Address already in use");
+  expect_fixable(topic, CheckResult::kWarning, "Address already in use");
   close(taken);
-  EXPECT_EQ(find(topic).health, Health::kGood);
+  EXPECT_EQ(find(topic).result, CheckResult::kOk);
 }
 
 }  // namespace

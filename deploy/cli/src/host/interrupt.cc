@@ -10,10 +10,10 @@
 namespace loam::cli {
 namespace {
 
-// Lock-free, so that a signal handler may write it; relaxed: it guards no other data.
+// Lock-free, because a signal handler writes it. Relaxed, because it guards no other data.
 std::atomic<bool> caught{false};
 
-// Written before the handlers are set, and never closed: a handler may run at any time.
+// The eventfd that the handler writes. Set before the handlers and never closed, because a handler may run at any time.
 int wake = -1;
 
 void note(int signal) {

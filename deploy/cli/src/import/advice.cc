@@ -9,7 +9,7 @@ namespace {
 
 bool is_standard_input(const ImportOptions& options) { return options.path == "-"; }
 
-// The conversion as the first command of a pipe, and behind it the import of what it writes.
+// The command that converts the input, with a pipe to the command that imports the result.
 std::string convert_and_import(const ImportOptions& options, const ContentConversion& conversion,
                                std::vector<OptionValues> instead) {
   std::string filter = conversion.pipe_filter;
@@ -19,7 +19,7 @@ std::string convert_and_import(const ImportOptions& options, const ContentConver
 }
 
 std::vector<OptionValues> rest_of(const ImportOptions& options, const ImportReport& report) {
-  std::vector<OptionValues> instead = {{"--lines", report.left.texts()}};
+  std::vector<OptionValues> instead = {{"--lines", report.remaining.texts()}};
   if (!options.delimiter) instead.push_back({"--delimiter", {delimiter_text(report.delimiter)}});
   if (report.dropped_table) instead.push_back({"--schema", {report.wider_schema}});
   return instead;
@@ -49,18 +49,18 @@ Status conversion_advice(const ImportOptions& options, const std::string& where,
                       convert_and_import(options, conversion, {}))};
 }
 
-std::string go_on_command(const ImportOptions& options, const ImportReport& report) {
-  if (report.left.empty() || report.left.ranges().size() > kMaxPrintedRanges) return "";
+std::string resume_command(const ImportOptions& options, const ImportReport& report) {
+  if (report.remaining.empty() || report.remaining.ranges().size() > kMaxPrintedRanges) return "";
   return import_command(options, rest_of(options, report));
 }
 
-std::string go_on_text(const ImportOptions& options, const ImportReport& report) {
-  if (report.left.empty()) return "";
+std::string resume_text(const ImportOptions& options, const ImportReport& report) {
+  if (report.remaining.empty()) return "";
   std::string text;
   if (report.dropped_table) {
     text += fmt::format(
-        "loam: table {}, which this import made, is dropped again, because its fields were guessed from "
-        "the first rows and do not fit line {}; the command below names fields that do\n",
+        "loam: table {}, which this import created, is dropped again, because its fields were guessed from "
+        "the first rows and do not fit line {}; the command below names fields that fit\n",
         options.table, report.misfit_line);
   } else if (!report.wider_schema.empty()) {
     text += fmt::format(
@@ -68,11 +68,11 @@ std::string go_on_text(const ImportOptions& options, const ImportReport& report)
         "by --schema {}\n",
         options.table, shell_word(report.wider_schema));
   }
-  const std::string command = go_on_command(options, report);
+  const std::string command = resume_command(options, report);
   if (command.empty()) {
     return text + fmt::format(
                       "loam: these are more than {} ranges of lines, too many for a command line; with --json "
-                      "the report lists them as lines_left\n",
+                      "the report lists them as lines_remaining\n",
                       kMaxPrintedRanges);
   }
   if (is_standard_input(options)) {

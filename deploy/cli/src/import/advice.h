@@ -1,4 +1,4 @@
-// What a person types to go on after an import, or instead of one.
+// Commands that an import prints for the user: how to continue it, or how to convert the input first.
 #pragma once
 
 #include <span>
@@ -12,24 +12,24 @@
 
 namespace loam::cli {
 
-/// Ranges of lines that a printed command names at most: the system limits the length of a command line.
+/// Upper bound on the ranges of lines in a printed command, because the system limits the length of a command line.
 inline constexpr size_t kMaxPrintedRanges = 1'000;
 
-/// --delimiter as it is typed: ";", "\t".
+/// The value of --delimiter as the user types it: ";", "\t".
 std::string delimiter_text(char delimiter);
 
-/// The command line of this import, with other values of some options.
+/// The command line of this import, with the options of `instead` changed.
 std::string import_command(const ImportOptions& options, std::span<const OptionValues> instead);
 
-/// kMalformed for an input with this content: `where` ("line 1"; may be empty), what it is, and the command that
-/// converts it and imports the result.
+/// The error for an input with such a content. kMalformed; the message has the place `where` ("line 1"; may be empty),
+/// the name of the content, and a command that converts the input and imports the result.
 Status conversion_advice(const ImportOptions& options, const std::string& where, const ContentConversion& conversion);
 
-/// The command that goes on with the lines that an import left out; empty if it left none, or more than
-/// kMaxPrintedRanges ranges of them.
-std::string go_on_command(const ImportOptions& options, const ImportReport& report);
+/// The command that imports the lines which an import left out. Empty if it left out no lines, or more than
+/// kMaxPrintedRanges ranges.
+std::string resume_command(const ImportOptions& options, const ImportReport& report);
 
-/// The text that an import ends with if it left lines out: the command to go on, and what has to be known of it.
-std::string go_on_text(const ImportOptions& options, const ImportReport& report);
+/// The closing text of an import that left lines out: the command to continue, and what the user must know before.
+std::string resume_text(const ImportOptions& options, const ImportReport& report);
 
 }  // namespace loam::cli

@@ -95,13 +95,13 @@ TEST_F(AdviceTest, UnpacksEveryKindOfFileThatIsRecognised) {
   if (has("unzip")) try_advice("zip", "zip -q - " + file);
 }
 
-TEST_F(AdviceTest, SaysWhatNoProgramDoes) {
+TEST_F(AdviceTest, AdvisesWhereNoProgramConverts) {
   options_.path = "book.xlsx";
   const Status status = conversion_advice(options_, "", {"a spreadsheet", "", "", "save it as CSV"});
   EXPECT_EQ(status.to_string(), "kMalformed: book.xlsx: this is a spreadsheet; save it as CSV");
 }
 
-TEST(GoOn, NamesTheLinesThatAreLeftAndTheDelimiter) {
+TEST(ResumeImport, NamesTheLinesThatAreLeftAndTheDelimiter) {
   ImportOptions options;
   options.table = "t";
   options.path = "f";
@@ -111,27 +111,28 @@ TEST(GoOn, NamesTheLinesThatAreLeftAndTheDelimiter) {
     return "the command";
   };
   ImportReport report;
-  EXPECT_EQ(go_on_text(options, report), "") << "nothing is left";
-  report.left.add({7, 7});
-  report.left.add({9, LineRange::kOpen});
+  EXPECT_EQ(resume_text(options, report), "") << "nothing is left";
+  report.remaining.add({7, 7});
+  report.remaining.add({9, LineRange::kOpen});
   report.delimiter = '\t';
-  EXPECT_EQ(go_on_text(options, report), "loam: to go on, correct the cause and run: the command\n");
+  EXPECT_EQ(resume_text(options, report), "loam: to go on, correct the cause and run: the command\n");
   ASSERT_EQ(told.size(), 2u);
   EXPECT_EQ(told[0].values, (std::vector<std::string>{"7", "9-"}));
   EXPECT_EQ(told[1].values, (std::vector<std::string>{"\\t"}));
   options.delimiter = ';';
-  EXPECT_EQ(go_on_command(options, report), "the command");
+  EXPECT_EQ(resume_command(options, report), "the command");
   EXPECT_EQ(told.size(), 1u) << "it is among the options that were given";
 }
 
-TEST(GoOn, PrintsNoCommandThatNoSystemTakes) {
+TEST(ResumeImport, PrintsNoCommandThatIsTooLong) {
   ImportOptions options;
   ImportReport report;
-  for (uint64_t line = 2; report.left.ranges().size() < kMaxPrintedRanges; line += 2) report.left.add({line, line});
-  EXPECT_NE(go_on_command(options, report), "");
-  report.left.add({1'000'000, LineRange::kOpen});
-  EXPECT_EQ(go_on_command(options, report), "");
-  EXPECT_NE(go_on_text(options, report).find("lines_left"), std::string::npos);
+  for (uint64_t line = 2; report.remaining.ranges().size() < kMaxPrintedRanges; line += 2)
+    report.remaining.add({line, line});
+  EXPECT_NE(resume_command(options, report), "");
+  report.remaining.add({1'000'000, LineRange::kOpen});
+  EXPECT_EQ(resume_command(options, report), "");
+  EXPECT_NE(resume_text(options, report).find("lines_remaining"), std::string::npos);
 }
 
 }  // namespace

@@ -15,16 +15,16 @@
 namespace loam::cli {
 namespace {
 
-/// Rows between two calls of progress().
+/// Number of rows between two calls of progress().
 constexpr uint64_t kProgressRows = 256;
 
-// The column that has the keys of records if `loam scan --with-key --csv` wrote the header; it stands first there.
+// The name of the key column if `loam scan --with-key --csv` wrote the header; that column is the first one.
 std::optional<std::string> key_column_of_scan(const std::vector<std::string>& header) {
   if (column_name_beside(kKeyColumn, std::span(header).subspan(1)) != header[0]) return std::nullopt;
   return header[0];
 }
 
-// Whether `name` is what a scan would name the key beside the other columns: then it is no field.
+// Returns whether a scan would give this name to the key column beside the other columns. Then it is no field.
 bool is_key_of_scan(const std::string& name, std::vector<std::string> header) {
   std::erase(header, name);
   return column_name_beside(kKeyColumn, header) == name;
@@ -38,11 +38,11 @@ class Importer {
     const Status status = import();
     report_.interrupted |= status == StatusCode::kCancelled;
     if (!status.ok() && !report_.interrupted) return status;
-    report_.left = options_.lines;
-    if (options_.lines.empty()) report_.left.add({header_end_, LineRange::kOpen});
-    if (report_.finished) report_.left.subtract(LineRange{reader_->last_line() + 1, LineRange::kOpen});
-    report_.left.subtract(report_.outcome.imported_lines);
-    report_.left.subtract(blank_);
+    report_.remaining = options_.lines;
+    if (options_.lines.empty()) report_.remaining.add({header_end_, LineRange::kOpen});
+    if (report_.finished) report_.remaining.subtract(LineRange{reader_->last_line() + 1, LineRange::kOpen});
+    report_.remaining.subtract(report_.outcome.imported_lines);
+    report_.remaining.subtract(blank_);
     return std::move(report_);
   }
 
@@ -77,7 +77,7 @@ class Importer {
     if (options_.note) options_.note(fmt::format("{}: {}", input_->name(), text));
   }
 
-  // Opens the input and finds out what it holds.
+  // Opens the input and recognises its content and delimiter.
   Status open() {
     LOAM_ASSIGN_OR_RETURN(input_, Input::open(options_.path, options_.stop));
     const std::string_view beginning = input_->beginning();
@@ -99,7 +99,7 @@ class Importer {
     return ok_status();
   }
 
-  // Opens the table, or makes it; then header_ is read, and the reader stands at the first row.
+  // Opens or creates the table. Afterwards header_ is read, and the reader stands at the first row.
   Result<client::Table> find_table() {
     auto table = open_table(client_, options_.table);
     if (!table.ok() && table.code() != StatusCode::kNoSuchTable) return table;
@@ -113,11 +113,12 @@ class Importer {
     if (!options_.key_column) LOAM_RETURN_IF_ERROR(check_key_column(schema ? *schema : table->schema()));
     if (!schema) return table;
     report_.created_table = !table.ok();
-    return client_.create_table(options_.table, options_.kind, *schema);  // refuses another schema or kind
+    return client_.create_table(options_.table, options_.kind,
+                                *schema);  // fails if the table has another schema or kind
   }
 
   Status begin_rows() {
-    rows_ = input_->rows([this] { return due_ns_; }, [this] { return on_due(); });
+    rows_ = input_->rows([this] { return deadline_ns_; }, [this] { return on_deadline(); });
     reader_ = std::make_unique<CsvReader>(*rows_, report_.delimiter);
     LOAM_ASSIGN_OR_RETURN(header_, read_header(*reader_));
     header_end_ = reader_->line();
@@ -142,7 +143,7 @@ class Importer {
     return names;
   }
 
-  // A column of keys becomes a field only if the table has it, or --schema names it.
+  // A column of keys becomes a field only if the table has this field, or --schema names it.
   Status check_key_column(const Schema& schema) const {
     const auto column = key_column_of_scan(header_);
     if (!column || schema.find(*column)) return ok_status();
@@ -161,7 +162,7 @@ class Importer {
     header_ = names;
     std::optional<std::string> not_a_field;
     if (options_.key_column && is_key_of_scan(*options_.key_column, names)) not_a_field = options_.key_column;
-    if (!options_.key_column) not_a_field = key_column_of_scan(names);  // refused later
+    if (!options_.key_column) not_a_field = key_column_of_scan(names);  // check_key_column() rejects it later
     if (const size_t fields = names.size() - (not_a_field ? 1 : 0); fields > kMaxFields) {
       return at_input({StatusCode::kMalformed,
                        fmt::format("line 1: the header names {} fields, and a table has at most {}; divide the columns "
@@ -170,7 +171,7 @@ class Importer {
     }
     inference_.emplace(std::move(names), options_.nulls, not_a_field);
     CsvRow row;
-    // Bad rows say nothing about types; they are reported when they are loaded.
+    // Bad rows do not affect the inferred types; the import reports them when it loads them.
     for (;;) {
       auto more = reader.next(row);
       if (!more.ok() && reader.failed()) return more.status();
@@ -198,7 +199,7 @@ class Importer {
     CsvRow row;
     uint64_t rows = 0;
     while (!loader_->stopped()) {
-      if (rows++ % kProgressRows == 0 && !told()) break;
+      if (rows++ % kProgressRows == 0 && !report_progress()) break;
       const uint64_t line = reader_->line();
       auto more = reader_->next(row);
       if (reader_->failed()) {
@@ -206,20 +207,20 @@ class Importer {
         break;
       }
       if (!more.ok()) {
-        if (wanted(line) && !goes_on_after(line, more.status())) break;
+        if (is_selected(line) && !report_bad_row(line, more.status())) break;
         continue;
       }
       if (!*more) {
         report_.finished = true;
         break;
       }
-      if (!wanted(line)) continue;
+      if (!is_selected(line)) continue;
       const LineRange lines{line, reader_->last_line()};
       if (row.blank() && header_.size() > 1) {
         blank_.add(lines);
         continue;
       }
-      if (!take(converter, row, lines)) break;
+      if (!add_row(converter, row, lines)) break;
     }
     loader_->submit(std::move(batch_));
   }
@@ -232,19 +233,19 @@ class Importer {
     }
   }
 
-  bool wanted(uint64_t line) const { return options_.lines.empty() || options_.lines.contains(line); }
+  bool is_selected(uint64_t line) const { return options_.lines.empty() || options_.lines.contains(line); }
 
-  bool goes_on_after(uint64_t line, const Status& bad_row) const {
+  bool report_bad_row(uint64_t line, const Status& bad_row) const {
     loader_->add_bad_row(line, std::string(bad_row.message()));
     return options_.skip_bad_rows;
   }
 
-  // False if the import is to stop; the rows before this one are then still written.
-  bool take(RowConverter& converter, const CsvRow& row, LineRange lines) {
+  // Returns false if the import must stop; the rows before this one are still written.
+  bool add_row(RowConverter& converter, const CsvRow& row, LineRange lines) {
     auto record = converter.convert(row);
     if (inference_) add_to_guess(row, record.ok());
-    if (!record.ok()) return goes_on_after(lines.first, record.status());
-    if (batch_.rows.empty()) due_ns_ = Env::now_ns() + kBatchWaitNs;
+    if (!record.ok()) return report_bad_row(lines.first, record.status());
+    if (batch_.rows.empty()) deadline_ns_ = Env::now_ns() + kBatchWaitNs;
     batch_.add(lines, record->key, record->row);
     if (batch_.rows.size() >= options_.batch_rows || batch_.bytes.size() >= kBatchBytes) submit();
     return true;
@@ -252,21 +253,21 @@ class Importer {
 
   void submit() {
     loader_->submit(std::exchange(batch_, Batch()));
-    due_ns_ = Env::now_ns() + kBatchWaitNs;  // to see what became of it
+    deadline_ns_ = Env::now_ns() + kBatchWaitNs;  // on_deadline() then checks the outcome of the batch
   }
 
-  // While the input has nothing to give: rows do not wait for a batch to be full, and an import that has failed ends.
-  Status on_due() {
+  // Runs while the input is silent: submits a batch that is not full, and ends an import that has failed.
+  Status on_deadline() {
     if (loader_->stopped()) return {StatusCode::kTimeout, "the import has stopped"};
     if (!batch_.rows.empty()) {
       submit();
     } else {
-      due_ns_ = loader_->idle() ? 0 : Env::now_ns() + kBatchWaitNs;
+      deadline_ns_ = loader_->idle() ? 0 : Env::now_ns() + kBatchWaitNs;
     }
     return ok_status();
   }
 
-  // A row that is bad because the fields were guessed from others is one that changes the guess.
+  // Adds a row that does not fit the inferred fields to the inference.
   void add_to_guess(const CsvRow& row, bool fits) {
     if (fits || report_.misfit_line != 0) {
       inference_->add(row);
@@ -278,14 +279,15 @@ class Importer {
     if (before.ok() && after.ok() && *before != *after) report_.misfit_line = row.line;
   }
 
-  // If rows did not fit the guess at the fields: finds out which fit all rows that were read.
+  // If rows did not fit the inferred fields, determines fields that fit all rows that were read.
   void widen_guess() {
     if (report_.misfit_line == 0) return;
     const auto schema = inference_->schema(false);
     if (schema.ok()) report_.wider_schema = format_fields(*schema);
   }
 
-  // A table that was made from a wrong guess is only in the way of a better one. Where it cannot be dropped it stays.
+  // Drops a table whose fields were inferred wrongly, because it is in the way of a better one. Keeps it if the drop
+  // fails.
   void drop_misfit(const client::Table& table) {
     const bool stopped_by_misfit = !report_.wider_schema.empty() && !options_.skip_bad_rows;
     if (!stopped_by_misfit || !report_.created_table || !report_.outcome.fatal.ok()) return;
@@ -310,11 +312,11 @@ class Importer {
     return static_cast<uint64_t>(chunks[0]->view().get<int64_t>(0, 0));
   }
 
-  // False if the import is to stop.
-  bool told() {
+  // Returns false if the import must stop.
+  bool report_progress() {
     if (!options_.progress) return true;
     const uint64_t total = rows_->total_bytes();
-    const double fraction = total == 0 ? -1 : static_cast<double>(rows_->taken_bytes()) / static_cast<double>(total);
+    const double fraction = total == 0 ? -1 : static_cast<double>(rows_->consumed_bytes()) / static_cast<double>(total);
     if (options_.progress(fraction, loader_->imported())) return true;
     report_.interrupted = true;
     return false;
@@ -327,10 +329,10 @@ class Importer {
   std::unique_ptr<CsvReader> reader_;
   std::vector<std::string> header_;
   uint64_t header_end_ = 2;                   // the line after the header
-  std::optional<SchemaInference> inference_;  // if the table's fields were guessed from a part of the rows
-  Loader* loader_ = nullptr;                  // while rows are loaded
+  std::optional<SchemaInference> inference_;  // set if the fields of the table were inferred from a sample
+  Loader* loader_ = nullptr;                  // set while rows are loaded
   Batch batch_;
-  uint64_t due_ns_ = 0;  // when on_due() is to be called; 0: when rows come
+  uint64_t deadline_ns_ = 0;  // when read() calls on_deadline(); 0: never
   LineRanges blank_;
   ImportReport report_;
 };

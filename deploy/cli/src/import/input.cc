@@ -8,7 +8,7 @@
 
 namespace loam::cli {
 
-/// The sample of a pipe: the bytes that were kept, and then more, which are kept too.
+/// The sample of a pipe: the bytes that Input has kept, then further bytes, which Input keeps, too.
 class Input::Sample final : public ByteSource {
  public:
   Sample(Input& input, std::function<bool()> has_row) : input_(input), has_row_(std::move(has_row)) {}
@@ -23,19 +23,19 @@ class Input::Sample final : public ByteSource {
     at_ += count;
     return count;
   }
-  uint64_t taken_bytes() const override { return at_; }
+  uint64_t consumed_bytes() const override { return at_; }
   uint64_t total_bytes() const override { return 0; }
   const std::string& name() const override { return input_.name_; }
 
  private:
-  // False at the end of the sample.
+  // Returns false at the end of the sample.
   Result<bool> read_more(size_t most) {
     if (input_.beginning_is_all_) return false;
     input_.sample_is_all_ = false;
     if (input_.kept_.size() >= kSampleBytes) return false;
-    // Without a row the sample is worth nothing: its time begins with the first one.
-    if (!has_row_()) input_.sample_due_ns_ = 0;
-    if (has_row_() && input_.sample_due_ns_ == 0) input_.sample_due_ns_ = Env::now_ns() + kSampleWaitNs;
+    // A sample without a row is useless, so the time limit begins with the first row.
+    if (!has_row_()) input_.sample_deadline_ns_ = 0;
+    if (has_row_() && input_.sample_deadline_ns_ == 0) input_.sample_deadline_ns_ = Env::now_ns() + kSampleWaitNs;
     const auto got = input_.read_more(std::min(most, kSampleBytes - input_.kept_.size()));
     if (got.code() == StatusCode::kTimeout) return false;
     if (!got.ok()) return got.status();
@@ -55,8 +55,8 @@ Result<std::unique_ptr<Input>> Input::open(const std::string& path, int stop) {
 }
 
 Status Input::read_beginning() {
-  waiting_.due_ns = [this] { return sample_due_ns_; };
-  waiting_.on_due = [] { return Status(StatusCode::kTimeout, "the first rows have waited long enough"); };
+  waiting_.deadline_ns = [this] { return sample_deadline_ns_; };
+  waiting_.on_deadline = [] { return Status(StatusCode::kTimeout, "the first rows have waited long enough"); };
   LOAM_ASSIGN_OR_RETURN(source_, open_source(path_, &waiting_));
   name_ = source_->name();
   while (kept_.size() < kBeginningBytes) {
@@ -65,9 +65,9 @@ Status Input::read_beginning() {
     if (!got.ok()) return got.status();
     beginning_is_all_ = *got == 0;
     if (beginning_is_all_) break;
-    // The header and a row, if no line ends inside quotes.
-    const bool has_row = sample_due_ns_ == 0 && std::count(kept_.begin(), kept_.end(), '\n') > 1;
-    if (has_row) sample_due_ns_ = Env::now_ns() + kSampleWaitNs;
+    // Two line ends mean a header and a row, unless a line end is inside quotes.
+    const bool has_row = sample_deadline_ns_ == 0 && std::count(kept_.begin(), kept_.end(), '\n') > 1;
+    if (has_row) sample_deadline_ns_ = Env::now_ns() + kSampleWaitNs;
   }
   beginning_bytes_ = kept_.size();
   return ok_status();
@@ -84,15 +84,15 @@ Result<size_t> Input::read_more(size_t most) {
 Result<std::unique_ptr<ByteSource>> Input::sample(std::function<bool()> has_row) {
   const bool is_file = path_ != "-" && source_->total_bytes() > 0;
   if (is_file) {
-    sample_due_ns_ = 0;  // nothing is to end before all was read
+    sample_deadline_ns_ = 0;  // the sample of a file ends with the file
     return open_source(path_, &waiting_);
   }
   return std::unique_ptr<ByteSource>(std::make_unique<Sample>(*this, std::move(has_row)));
 }
 
-std::unique_ptr<ByteSource> Input::rows(std::function<uint64_t()> due_ns, std::function<Status()> on_due) {
-  waiting_.due_ns = std::move(due_ns);
-  waiting_.on_due = std::move(on_due);
+std::unique_ptr<ByteSource> Input::rows(std::function<uint64_t()> deadline_ns, std::function<Status()> on_deadline) {
+  waiting_.deadline_ns = std::move(deadline_ns);
+  waiting_.on_deadline = std::move(on_deadline);
   return prepend(std::move(kept_), std::move(source_));
 }
 

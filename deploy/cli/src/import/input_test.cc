@@ -50,7 +50,7 @@ class InputTest : public ::testing::Test {
   std::array<int, 2> stop_{-1, -1};
 };
 
-TEST_F(InputTest, GivesAShortPipeThreeTimes) {
+TEST_F(InputTest, ReadsShortPipeThreeTimes) {
   put("a,b\n1,2\n");
   put_end();
   const auto input = open().value();
@@ -74,7 +74,7 @@ TEST_F(InputTest, DoesNotWaitForTheEndOfASlowPipe) {
   EXPECT_EQ(read_all(*source), "a,b\n1,2\n3,4\n");
 }
 
-TEST_F(InputTest, WaitsForARowToGuessFrom) {
+TEST_F(InputTest, WaitsForFirstRowOfSample) {
   put("a,\"b\nb\nb\"\n");  // a header alone, though it has lines
   const auto input = open().value();
   bool has_row = false;

@@ -42,7 +42,7 @@ Result<LineRanges> LineRanges::parse(const std::vector<std::string>& texts) {
 }
 
 void LineRanges::add(LineRange range) {
-  // The ranges that the new one meets or touches are [begin, end).
+  // [begin, end) are the ranges that overlap or touch the new one.
   const auto begin = std::lower_bound(
       ranges_.begin(), ranges_.end(), range.first,
       [](const LineRange& old, uint64_t at) { return old.last != LineRange::kOpen && old.last + 1 < at; });

@@ -1,4 +1,4 @@
-// Which lines of a file: what was imported, and what is left to do.
+// Sets of lines of a file: the lines that an import has written, and the lines that are left.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace loam::cli {
 
-/// Lines from `first` to `last`, both included; kOpen as last is the end of the file.
+/// The lines from `first` to `last`, both included. The value kOpen of `last` means the end of the file.
 struct LineRange {
   static constexpr uint64_t kOpen = UINT64_MAX;
 
@@ -20,11 +20,11 @@ struct LineRange {
   bool operator==(const LineRange&) const = default;
 };
 
-/// A set of lines, kept as disjoint ranges in order that do not touch. Value type.
+/// A set of lines, stored as ordered disjoint ranges that do not touch. Value type.
 class LineRanges {
  public:
   LineRanges() = default;
-  /// "2-500", "7", "501-"; kInvalidArgument.
+  /// Parses ranges such as "2-500", "7" and "501-". kInvalidArgument.
   static Result<LineRanges> parse(const std::vector<std::string>& texts);
 
   void add(LineRange range);
@@ -34,9 +34,9 @@ class LineRanges {
   bool empty() const { return ranges_.empty(); }
   const std::vector<LineRange>& ranges() const { return ranges_; }
 
-  /// "2-500, 502-"; "none".
+  /// The set for people: "2-500, 502-", or "none".
   std::string to_string() const;
-  /// What parse() reads: "2-500" and "502-".
+  /// The set as texts for parse(): "2-500" and "502-".
   std::vector<std::string> texts() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace loam::cli {
 namespace {
 
-TEST(LineRanges, ReadAndWriteThemselves) {
+TEST(LineRanges, ParseTheirOwnText) {
   const LineRanges ranges = LineRanges::parse({"10-20", "7", "21-30", "100-"}).value();
   EXPECT_EQ(ranges.to_string(), "7, 10-30, 100-");
   EXPECT_EQ(ranges.texts(), (std::vector<std::string>{"7", "10-30", "100-"}));

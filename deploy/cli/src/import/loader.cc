@@ -9,11 +9,12 @@
 namespace loam::cli {
 namespace {
 
-/// A counter may meet keys that were given by hand; so many in a row are a mistake of another kind.
+/// Upper bound on consecutive keys of the counter that exist already. Users may have chosen some keys by hand; more
+/// than this number in a row means another kind of mistake.
 constexpr int kMaxTakenCounterKeys = 10'000;
 
-/// The reason lies in a row, and the others of its batch may be fine.
-bool is_about_a_row(const Status& status) {
+/// Returns whether the error concerns one row, so that the other rows of the batch may be valid.
+bool is_row_error(const Status& status) {
   return status == StatusCode::kAlreadyExists || status == StatusCode::kInvalidArgument;
 }
 
@@ -48,7 +49,7 @@ void Loader::submit(Batch batch) {
   }
   client_.spawn([this, shared = std::make_shared<Batch>(std::move(batch))] {
     if (!stopped()) write(*shared);
-    // Notified under the lock: the loader may be destroyed as soon as its owner sees zero.
+    // Notifies under the lock, because the owner may destroy the loader as soon as it sees zero.
     const std::lock_guard lock(mutex_);
     --in_flight_;
     changed_.notify_all();
@@ -112,7 +113,7 @@ void Loader::write_rows(Batch& batch, size_t begin, size_t end) {
   }
   if (status.ok()) {
     note_imported(batch, begin, end);
-  } else if (!is_about_a_row(status)) {
+  } else if (!is_row_error(status)) {
     note_fatal(batch, begin, end, status);
   } else if (end - begin == 1) {
     const uint64_t line = batch.rows[begin].lines.first;
@@ -145,7 +146,7 @@ Status Loader::attempt_plain(Batch& batch, size_t index) {
 void Loader::note_imported(const Batch& batch, size_t begin, size_t end) {
   const std::lock_guard lock(mutex_);
   for (size_t i = begin; i < end; ++i) {
-    // Neighbours are joined first: one change of the set for a whole batch, as a rule.
+    // Joins neighbouring lines first, so that a whole batch usually changes the set once.
     LineRange lines = batch.rows[i].lines;
     while (i + 1 < end && batch.rows[i + 1].lines.first == lines.last + 1) lines.last = batch.rows[++i].lines.last;
     outcome_.imported_lines.add(lines);
@@ -158,7 +159,7 @@ void Loader::note_fatal(const Batch& batch, size_t begin, size_t end, const Stat
   {
     const std::lock_guard lock(mutex_);
     if (status == StatusCode::kUnknownOutcome) {
-      for (size_t i = begin; i < end; ++i) outcome_.doubtful_lines.add(batch.rows[i].lines);
+      for (size_t i = begin; i < end; ++i) outcome_.unknown_outcome_lines.add(batch.rows[i].lines);
     }
   }
   fail(status);

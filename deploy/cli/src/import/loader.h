@@ -1,4 +1,4 @@
-// Writes rows into a table, many batches at once, and keeps account of every line.
+// Writes rows into a table, many batches at once, and records the outcome of every line.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,14 @@
 
 namespace loam::cli {
 
-/// Rows of one batch are one transaction (in a transactional table): all of them are imported, or none.
+/// Rows that are written together. In a transactional table a batch is one transaction: all of its rows are imported,
+/// or none.
 struct Batch {
+  /// One row; its bytes are in `bytes`.
   struct Row {
-    LineRange lines;         ///< of the file
-    std::optional<Key> key;  ///< none: from the counter
-    size_t end = 0;          ///< of its bytes in `bytes`; they begin where the row before ends
+    LineRange lines;         ///< its lines in the file
+    std::optional<Key> key;  ///< none: the loader draws a key from the counter
+    size_t end = 0;          ///< end of its bytes in `bytes`; they begin at the end of the row before
   };
   std::vector<Row> rows;
   Buffer bytes;
@@ -30,9 +32,10 @@ struct Batch {
   Bytes row(size_t index) const;
 };
 
+/// Options of a Loader.
 struct LoaderOptions {
-  bool skip_bad_rows = false;
-  size_t batches_in_flight = 16;
+  bool skip_bad_rows = false;     ///< count a bad row and continue, instead of ending the import
+  size_t batches_in_flight = 16;  ///< upper bound on the batches that are being written
 };
 
 /// A row that was not imported.
@@ -41,49 +44,52 @@ struct BadRow {
   std::string message;
 };
 
-/// Bad rows beyond these are counted, not listed.
+/// Upper bound on the listed bad rows; the loader only counts further ones.
 inline constexpr size_t kMaxListedBadRows = 1'000;
 
-/// What became of the rows.
+/// The outcome of all rows that a Loader received.
 struct LoadOutcome {
   uint64_t imported = 0;
   uint64_t bad = 0;
   LineRanges imported_lines;
-  LineRanges doubtful_lines;     ///< of a batch whose commit has an unknown outcome
-  std::vector<BadRow> bad_rows;  ///< in the order of lines
-  Status fatal;                  ///< what ended the import, other than a bad row
+  LineRanges unknown_outcome_lines;  ///< lines of batches whose commit has an unknown outcome
+  std::vector<BadRow> bad_rows;      ///< in the order of their lines
+  Status fatal;                      ///< the error that ended the import, unless a bad row did
 };
 
-/// Takes batches from one ordinary thread and writes each in a fiber of the client, at most batches_in_flight at once.
+/// Writes batches into a table. One ordinary thread submits them; each is written in a fiber of the client, at most
+/// `batches_in_flight` at once.
 ///
-/// A batch that fails for a reason that lies in its rows (a key that exists) is split until the row is found, so that
-/// exactly the bad rows stay out. The first bad row ends the import unless bad rows are skipped; any other error always
-/// does. What is being written then is finished or undone, and the account stays exact.
+/// If a batch fails because of one of its rows (for example a key that exists), the loader splits the batch until it
+/// has found the row, so that exactly the bad rows stay out. The first bad row ends the import unless `skip_bad_rows`
+/// is set; any other error always does. Fibers that are writing a batch at that moment commit or abort it, and the
+/// outcome covers every line.
 ///
-/// Owner: one import, from one thread; destroyed before the client. State shared with the fibers is guarded by mutex_,
-/// which no fiber holds while it waits.
+/// Owner: one import, which uses it from one thread and destroys it before the client. mutex_ guards the state that is
+/// shared with the fibers; no fiber holds it while it waits.
 class Loader {
  public:
-  /// `counter`: for rows without a key; may be null if there are none.
+  /// `counter` gives the keys of rows without one; it may be null if every row has a key.
   Loader(client::Client& client, client::Table table, client::Counter* counter, LoaderOptions options);
-  /// Waits for everything that was submitted.
+  /// Waits for all submitted batches.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Blocks while too many are in flight.
+  /// Hands a batch to a fiber. Blocks while `batches_in_flight` batches are being written.
   void submit(Batch batch);
-  /// Notes a row that did not even become a record. What was submitted before it is still written.
+  /// Records a row that could not be converted. Batches submitted before are still written.
   void add_bad_row(uint64_t line, std::string message);
-  /// Ends the import with an error that lies elsewhere.
+  /// Ends the import with an error that did not arise in the loader.
   void fail(Status status);
-  /// True after a failure in a fiber: nothing more is written.
+  /// True after an error in a fiber; the loader writes no further batch.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
-  /// True if nothing that was submitted is still being written.
+  /// True if no submitted batch is being written.
   bool idle();
+  /// Number of rows imported so far, for progress.
   uint64_t imported() const { return imported_.load(std::memory_order_relaxed); }
 
-  /// Waits for all batches; the account is then complete.
+  /// Waits for all batches and returns the complete outcome.
   LoadOutcome finish();
 
  private:
@@ -101,9 +107,10 @@ class Loader {
   client::Counter* const counter_;
   const LoaderOptions options_;
 
-  // Written by fibers under mutex_, read by the submitting thread without it, for progress only.
+  // Fibers write it under mutex_; the submitting thread reads it without, relaxed, because progress may be stale.
   std::atomic<uint64_t> imported_{0};
-  // Set once; release/acquire so that who sees it also sees the outcome that caused it.
+  // Set once. Release pairs with the acquire in stopped(): a thread that sees true also sees the outcome that caused
+  // it.
   std::atomic<bool> stopped_{false};
 
   std::mutex mutex_;

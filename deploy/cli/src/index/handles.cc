@@ -15,8 +15,8 @@ Status no_such_index(client::Client& client, const client::Table& table, const s
     if (index.table().id() == table.id()) there += (there.empty() ? "" : ", ") + index.name();
   }
   return Status(StatusCode::kNoSuchTable,
-                there.empty() ? fmt::format("there is no index {}; table {} has none: `{}` tells how to make one", name,
-                                            table.name(), hint(Hint::kIndexCreateHelp))
+                there.empty() ? fmt::format("there is no index {}; table {} has none: `{}` says how to create one",
+                                            name, table.name(), hint(Hint::kIndexCreateHelp))
                               : fmt::format("there is no index {}; table {} has {}", name, table.name(), there));
 }
 
@@ -46,14 +46,14 @@ Status check_ready(const client::Index& index) {
   if (index.damaged()) {
     return Status(
         StatusCode::kMalformed,
-        fmt::format("index {0} is damaged: since it was built, records were given up for lost. Make it anew:\n"
+        fmt::format("index {0} is damaged: records were accepted as lost after it was built. Create it again:\n"
                     "  {1} && {2}",
                     index.name(), hint(Hint::kIndexDrop, {index.name()}), create_command(index)));
   }
   return Status(
       StatusCode::kConflict,
       fmt::format("index {} is still being built; `{}` shows when it is ready. If the program that built it is "
-                  "gone, this goes on with it:\n  {}",
+                  "gone, this continues the build:\n  {}",
                   index.name(), hint(Hint::kIndexList), create_command(index)));
 }
 

@@ -1,4 +1,4 @@
-// Tables and indexes by the names that a person types.
+// Opens tables and indexes by the names that the user types.
 #pragma once
 
 #include <string>
@@ -9,15 +9,16 @@
 
 namespace loam::cli {
 
-/// The table of that name. kWrongTableKind, and what to do instead, if it is an index's; else as Client::open_table.
+/// Opens a table by name. kWrongTableKind: the name belongs to an index; the message says how to read by that index.
+/// Other errors are those of Client::open_table.
 Result<client::Table> open_table(client::Client& client, const std::string& name);
 
-/// The index of that name, built or not, of this table. kNoSuchTable says which there are; kInvalidArgument: it is one
-/// of another table.
+/// Opens an index of `table` by name, whether it is built or not. kNoSuchTable: there is no such index; the message
+/// lists the indexes of the table. kInvalidArgument: the index belongs to another table.
 Result<client::Index> open_index(client::Client& client, const client::Table& table, const std::string& name);
 
-/// kConflict if the index is still being built: it says how to see when it can be read, and how to go on if whoever
-/// built it is gone.
+/// Checks that an index can be read. kConflict: it is still being built; the message says how to see when it is ready,
+/// and how to continue the build if its client is gone. kMalformed: it is damaged; the message says how to rebuild it.
 Status check_ready(const client::Index& index);
 
 }  // namespace loam::cli

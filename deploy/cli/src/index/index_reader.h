@@ -1,4 +1,4 @@
-// A range of an index, some records at a time.
+// Reads a range of an index page by page.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace loam::cli {
 
-/// Records asked for at once.
+/// Default number of records of a page.
 inline constexpr size_t kIndexPageRecords = 1'000;
 
-/// The records of a range in the index's order, page by page, so that a range of any length takes the memory of a
-/// page. Each page begins behind the last record of the one before (IndexBound::record).
+/// Reads the records of a range in the order of the index, page by page, so that a range of any length needs the memory
+/// of one page. Each page begins after the last record of the page before (IndexBound::record).
 ///
-/// For a transaction that outlives it; of what that writes meanwhile, a page shows what lies in its part of the range.
-/// One thread.
+/// The transaction outlives the reader. If the transaction writes meanwhile, later pages show its writes in their part
+/// of the range. Threads: one.
 class IndexReader {
  public:
   IndexReader(client::Transaction& transaction, client::Index index, client::IndexRange range,
               size_t page_records = kIndexPageRecords);
 
-  /// The next records; none at the end. The errors of Transaction::range.
+  /// The next page; empty at the end of the range. Errors are those of Transaction::range.
   Result<std::vector<client::Record>> next();
 
  private:
@@ -31,7 +31,7 @@ class IndexReader {
 
   client::Transaction& transaction_;
   const client::Index index_;
-  client::IndexRange range_;  // what is left of it
+  client::IndexRange range_;  // the part that is not read yet
   const size_t page_records_;
   size_t left_;  // records that may still be returned
   bool ended_ = false;

@@ -26,7 +26,7 @@ Status too_many(const client::Index& index, size_t values) {
                              index.parts().size() == 1 ? "" : "s", format_index_fields(index), values));
 }
 
-// Nothing: NULL.
+// Parses a value of a field of the index. An empty optional means NULL.
 Result<Value> parse_value(const client::Index& index, size_t part, std::optional<std::string_view> text) {
   const Field& field = field_of(index, part);
   if (!text) {
@@ -38,7 +38,7 @@ Result<Value> parse_value(const client::Index& index, size_t part, std::optional
   return value;
 }
 
-// The fields of a line of CSV, one at least and not more than the index has. Nothing: NULL.
+// Splits a line of CSV into at least one field and at most as many as the index has. An empty optional means NULL.
 Result<std::vector<std::optional<std::string>>> parse_line(const client::Index& index, std::string_view text) {
   const auto source = source_of_text(std::string(text));
   CsvReader reader(*source);
@@ -58,7 +58,7 @@ Result<std::vector<std::optional<std::string>>> parse_line(const client::Index& 
   return texts;
 }
 
-// Of the index's first fields.
+// Parses values of the index's first fields.
 Result<std::vector<Value>> parse_values(const client::Index& index, std::span<const std::optional<std::string>> texts) {
   std::vector<Value> values;
   for (size_t part = 0; part < texts.size(); ++part) {
@@ -75,7 +75,7 @@ Result<std::vector<client::IndexField>> parse_index_fields(std::span<const std::
   for (const std::string& text : texts) {
     std::string_view name = text;
     bool descending = false;
-    // A field may be named "a:desc".
+    // The name of a field may itself end with ":desc".
     if (!schema.find(name)) {
       descending = name.ends_with(kDescending);
       if (descending || name.ends_with(kAscending)) name.remove_suffix((descending ? kDescending : kAscending).size());

@@ -1,4 +1,4 @@
-// Fields, values and bounds of indexes as a person types them.
+// Fields, values and bounds of indexes as the user types them.
 #pragma once
 
 #include <span>
@@ -14,28 +14,29 @@
 
 namespace loam::cli {
 
-/// "balance", "balance:asc", "balance:desc": each a field of the schema. kInvalidArgument says which one is wrong and
-/// which fields there are. The names live as long as the schema.
+/// Parses the fields of an index: "balance", "balance:asc", "balance:desc". kInvalidArgument: a text names no field of
+/// the schema; the message lists the fields. The names in the result are views into the schema.
 Result<std::vector<client::IndexField>> parse_index_fields(std::span<const std::string> texts, const Schema& schema);
-/// The reverse: "note,balance:desc".
+/// The fields of an index as text: "note,balance:desc".
 std::string format_index_fields(const client::Index& index);
-/// "building", "ready", "damaged".
+/// The state of an index: "building", "ready" or "damaged".
 std::string_view format_index_state(const client::Index& index);
-/// The command line that makes this index, or goes on with it.
+/// The command line that creates this index, or continues its build.
 std::string create_command(const client::Index& index);
 
-/// Values of the index's first fields: `texts` in their order, but that the fields named by `nulls` are NULL.
-/// kInvalidArgument: too many, none, a value of another type, NULL where there can be none, a field that is none of
-/// the index's or not one of the first.
+/// Parses values of the first fields of an index. `texts` has the values in the order of the fields; a field named by
+/// `nulls` is NULL and takes no text. kInvalidArgument: no value or too many values, a value of another type, NULL for
+/// a field that cannot be NULL, or a name in `nulls` that is not one of the index's first fields.
 Result<std::vector<Value>> parse_index_values(const client::Index& index, std::span<const std::string> texts,
                                               std::span<const std::string> nulls);
 
-/// Values of the index's first fields in one line of CSV, as `loam scan --csv` prints them: a value with a comma stands
-/// in quotes, nothing is NULL, "" an empty text. kInvalidArgument as above.
+/// Parses a bound of a range: values of the first fields of an index as one line of CSV, as `loam scan --csv` prints
+/// them. A value with a comma is in quotes; an empty place is NULL; "" is an empty text. kInvalidArgument as for
+/// parse_index_values().
 Result<std::vector<Value>> parse_index_bound(const client::Index& index, std::string_view text);
 
-/// The same, but that the last value is the beginning of a text or blob: nothing is the empty one, with which all
-/// begin. kInvalidArgument also for a field of another type.
+/// Parses a prefix: like a bound, but the last value is the beginning of a text or blob. An empty text means the empty
+/// beginning, which every value has. kInvalidArgument also if the last field is neither text nor blob.
 Result<std::vector<Value>> parse_index_prefix(const client::Index& index, std::string_view text);
 
 }  // namespace loam::cli

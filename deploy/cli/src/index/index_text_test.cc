@@ -45,13 +45,13 @@ TEST(IndexText, FieldsHaveADirection) {
   EXPECT_EQ(told(parse_index_fields(Texts{"delay", "delay:desc"}, schema).status()), "field delay is named twice");
 }
 
-TEST(IndexText, AnIndexIsWrittenAsItIsMade) {
+TEST(IndexText, FormatsCommandThatCreatesIndex) {
   EXPECT_EQ(format_index_fields(flights()), "carrier,delay:desc,miles");
   EXPECT_EQ(create_command(flights(true)),
             "loam index create by_carrier --table flights --fields carrier,delay:desc,miles --unique");
 }
 
-TEST(IndexText, ValuesAreOfTheFirstFields) {
+TEST(IndexText, ParsesValuesOfFirstFields) {
   const client::Index index = flights();
   EXPECT_EQ(*parse_index_values(index, Texts{"U,A", "-3"}, {}), (std::vector{Value::text("U,A"), Value::int32(-3)}));
   EXPECT_EQ(*parse_index_values(index, Texts{""}, {}), std::vector{Value::text("")});
@@ -59,7 +59,7 @@ TEST(IndexText, ValuesAreOfTheFirstFields) {
   EXPECT_EQ(*parse_index_values(index, {}, Texts{"carrier"}), std::vector{Value::null()});
 }
 
-TEST(IndexText, RefusesValuesThatDoNotFit) {
+TEST(IndexText, RejectsValuesThatDoNotFit) {
   const client::Index index = flights();
   const auto refused = [&](const Texts& texts, const Texts& nulls) {
     return told(parse_index_values(index, texts, nulls).status());
@@ -74,7 +74,7 @@ TEST(IndexText, RefusesValuesThatDoNotFit) {
             "values and NULLs are those of the index's first fields, each once: carrier,delay:desc,miles");
 }
 
-TEST(IndexText, ABoundIsALineOfCsv) {
+TEST(IndexText, ParsesBoundAsLineOfCsv) {
   const client::Index index = flights();
   EXPECT_EQ(*parse_index_bound(index, "UA,5,1.5"),
             (std::vector{Value::text("UA"), Value::int32(5), Value::float64(1.5)}));
@@ -90,7 +90,7 @@ TEST(IndexText, ABoundIsALineOfCsv) {
   EXPECT_NE(told(parse_index_bound(index, "\"a").status()).find("never closed"), std::string::npos);
 }
 
-TEST(IndexText, ABeginningIsTheLastValueOfALineOfCsv) {
+TEST(IndexText, ParsesPrefixAsLastValueOfLine) {
   const client::Index index = flights();
   EXPECT_EQ(*parse_index_prefix(index, "U"), std::vector{Value::text("U")});
   EXPECT_EQ(*parse_index_prefix(index, "\"a,\"\"b\""), std::vector{Value::text("a,\"b")});
@@ -105,7 +105,7 @@ TEST(IndexText, ABeginningIsTheLastValueOfALineOfCsv) {
   EXPECT_EQ(told(parse_index_prefix(index, "UA\nB6").status()), "a line end stands in quotes");
 }
 
-TEST(IndexText, ABeginningStandsBehindValues) {
+TEST(IndexText, ParsesPrefixAfterOtherValues) {
   Schema schema = Schema::make({{"kind", FieldType::kInt16, true}, {"raw", FieldType::kBlob, true}}).value();
   const client::Table table(std::make_shared<const client::Table::Description>(
       client::Table::Description{TableId(7), "things", TableKind::kTransactional, std::move(schema)}));

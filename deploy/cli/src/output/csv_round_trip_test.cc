@@ -73,7 +73,7 @@ void read_back(const Schema& schema, const std::string& text, Rows& rows) {
   }
 }
 
-TEST(CsvRoundTrip, BringsBackEveryKeyAndValue) {
+TEST(CsvRoundTrip, KeepsEveryKeyAndValue) {
   const uint64_t seed = loam::testing::test_seed(1);
   loam::testing::Random random(seed);
   for (int round = 0; round < 1'000; ++round) {
@@ -96,7 +96,7 @@ TEST(CsvRoundTrip, BringsBackEveryKeyAndValue) {
   }
 }
 
-TEST(CsvRoundTrip, BringsBackASingleColumn) {
+TEST(CsvRoundTrip, KeepsSingleColumn) {
   const uint64_t seed = loam::testing::test_seed(1);
   loam::testing::Random random(seed);
   const Schema schema = Schema::make({{"a;b", FieldType::kText, true}}).value();

@@ -10,7 +10,7 @@
 namespace loam::cli {
 namespace {
 
-/// The character with which a text begins.
+/// The first character of a text.
 struct Character {
   uint32_t code_point = 0;
   size_t bytes = 1;
@@ -72,7 +72,7 @@ std::string printable(std::string_view text) {
     } else if (code_point < 0x20 || code_point == 0x7f) {
       result += fmt::format("\\x{:02x}", code_point);
     } else if (code_point >= 0x80 && code_point < 0xa0) {
-      result += fmt::format("\\u{:04x}", code_point);  // some terminals obey them
+      result += fmt::format("\\u{:04x}", code_point);  // some terminals execute these control characters
     } else {
       result += text.substr(0, character.bytes);
     }

@@ -32,7 +32,7 @@ TEST(DisplayWidth, CountsEachBadByteOnce) {
   EXPECT_EQ(display_width("\xf4\x90\x80\x80"), 4u) << "beyond Unicode";
 }
 
-TEST(Printable, DoesNothingToATerminal) {
+TEST(Printable, EscapesControlCharacters) {
   EXPECT_EQ(printable("日本 😀 é"), "日本 😀 é");
   EXPECT_EQ(printable("a\nb\tc\x1b[2J\x7f"), "a\\nb\\tc\\x1b[2J\\x7f");
   EXPECT_EQ(printable("\u009b2J"), "\\u009b2J");

@@ -1,4 +1,4 @@
-// JSON as the program prints it: one line, whatever bytes the texts have.
+// JSON output: one object a line.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace loam::cli {
 
-/// Without line breaks; bytes that are no UTF-8 become U+FFFD.
+/// Serialises a value without line breaks. Bytes that are not UTF-8 become U+FFFD, so every text can be printed.
 inline std::string json_line(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -66,7 +66,7 @@ class TablePrinter final : public RowPrinter {
   std::vector<OutputColumn> columns_;
   std::ostream& out_;
   std::vector<size_t> widths_;
-  std::vector<std::vector<std::string>> waiting_;  // the header and the rows that are measured
+  std::vector<std::vector<std::string>> waiting_;  // the header and the rows that determine the widths
   bool measured_ = false;
 };
 
@@ -121,13 +121,13 @@ class CsvPrinter final : public RowPrinter {
       if (i > 0) line += ',';
       if (!values[i].is_null()) line += field(values[i].to_string());
     }
-    if (values.size() == 1 && values[0].is_null()) line = "NA";  // an empty line would be no row at all
+    if (values.size() == 1 && values[0].is_null()) line = "NA";  // an empty line would not count as a row
     out_ << line << '\n';
   }
   void finish() override {}
 
  private:
-  // Quotes what would otherwise be read as something else: NULL words, and what an import may take for a delimiter.
+  // Quotes a text that an import would otherwise misread: a word for NULL, or a text with a possible delimiter.
   static std::string field(std::string_view text) {
     if (!text.empty() && text != "NA" && text.find_first_of(",;\t|\"\r\n") == std::string_view::npos) {
       return std::string(text);

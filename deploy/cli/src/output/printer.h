@@ -1,4 +1,4 @@
-// Rows for people and programs: an aligned table, JSON, or CSV.
+// Prints rows for people and programs: as an aligned table, JSON, or CSV.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,41 @@
 
 namespace loam::cli {
 
+/// The format of printed rows; RowPrinter describes each.
 enum class OutputFormat : uint8_t { kTable, kJson, kCsv };
 
+/// One column of printed rows.
 struct OutputColumn {
   std::string name;
-  FieldType type = FieldType::kText;  ///< decides alignment, and how JSON writes it
+  FieldType type = FieldType::kText;  ///< decides the alignment and the JSON representation
 };
 
-/// Writes rows to a stream that outlives it. One thread.
+/// Prints rows to a stream, which outlives it. Threads: one.
 ///
-/// kTable: aligned under a header, numbers to the right, NULL as "NULL", control characters and bytes that are no UTF-8
-/// escaped. Widths are those of the first kMeasuredRows rows; a later value that is wider pushes its row out of line
-/// and is not cut. kJson: one object a line; NaN and infinities, which JSON lacks, are the texts "nan", "inf", "-inf";
-/// blobs are hexadecimal text; bytes that are no UTF-8 become U+FFFD. kCsv: RFC 4180 with a header line; NULL is an
-/// empty field, an empty text is
-/// "".
+/// kTable: columns are aligned under a header, numbers to the right. NULL is "NULL"; control characters and bytes that
+/// are not UTF-8 are escaped. The first kMeasuredRows rows determine the widths; a wider value in a later row shifts
+/// the rest of its row and is not cut.
+///
+/// kJson: one object a line. NaN and the infinities, which JSON lacks, are the texts "nan", "inf", "-inf". Blobs are
+/// hexadecimal text. Bytes that are not UTF-8 become U+FFFD.
+///
+/// kCsv: RFC 4180 with a header line. NULL is an empty field, an empty text is "".
 class RowPrinter {
  public:
   virtual ~RowPrinter() = default;
-  /// One value a column.
+  /// Prints one row; `values` has one value for each column.
   virtual void row(std::span<const Value> values) = 0;
-  /// After the last row.
+  /// Prints the rows that are still buffered. Call once, after the last row.
   virtual void finish() = 0;
 
-  /// The first `count` rows of a chunk.
+  /// Prints the first `count` rows of a chunk.
   void rows(const ChunkView& chunk, size_t count);
 };
 
+/// A table printer buffers this number of rows to determine the widths of columns.
 inline constexpr size_t kMeasuredRows = 1'000;
 
+/// A printer for the given format.
 std::unique_ptr<RowPrinter> make_printer(OutputFormat format, std::vector<OutputColumn> columns, std::ostream& out);
 
 }  // namespace loam::cli

@@ -7,13 +7,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 
 namespace loam::cli {
 namespace {
 
-constexpr size_t kMostBar = 40;
-constexpr size_t kLeastBar = 10;
+constexpr size_t kMaxBarWidth = 40;
+constexpr size_t kMinBarWidth = 10;
 
 std::string clock(double seconds) {
   const auto whole = static_cast<uint64_t>(std::ceil(std::min(seconds, 360'000.0)));
@@ -28,10 +28,11 @@ ProgressBar::ProgressBar(std::ostream& out, ProgressOptions options, uint64_t no
 
 std::string ProgressBar::line(double fraction, uint64_t count, uint64_t now_ns) const {
   const double seconds = static_cast<double>(now_ns - begin_ns_) / 1e9;
-  std::string text = fmt::format("{} {}", grouped(count), options_.unit);
+  std::string text = fmt::format("{} {}", with_thousands_separators(count), options_.unit);
   if (seconds > 0) {
     text +=
-        fmt::format("  {} {}/s", grouped(static_cast<uint64_t>(static_cast<double>(count) / seconds)), options_.unit);
+        fmt::format("  {} {}/s", with_thousands_separators(static_cast<uint64_t>(static_cast<double>(count) / seconds)),
+                    options_.unit);
   }
   if (fraction < 0) return text;
   fraction = std::min(fraction, 1.0);
@@ -39,8 +40,8 @@ std::string ProgressBar::line(double fraction, uint64_t count, uint64_t now_ns) 
   text = fmt::format("{:3.0f} %  {}", std::floor(fraction * 100), text);
   if (!options_.terminal) return text;
   const size_t room = options_.width > text.size() + 6 ? options_.width - text.size() - 6 : 0;
-  if (room < kLeastBar) return text;
-  const size_t bar = std::min(room, kMostBar);
+  if (room < kMinBarWidth) return text;
+  const size_t bar = std::min(room, kMaxBarWidth);
   const auto full = static_cast<size_t>(fraction * static_cast<double>(bar));
   return fmt::format("[{}{}] {}", std::string(full, '#'), std::string(bar - full, '.'), text);
 }

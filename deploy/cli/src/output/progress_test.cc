@@ -23,13 +23,13 @@ TEST(ProgressBar, ShowsShareRateAndEta) {
   }
 }
 
-TEST(ProgressBar, LeavesTheBarOutWhereThereIsNoRoom) {
+TEST(ProgressBar, OmitsBarOnNarrowTerminal) {
   std::ostringstream out;
   const ProgressBar narrow(out, {.terminal = true, .width = 30}, 0);
   EXPECT_EQ(narrow.line(0.5, 10, kSecond), " 50 %  10 rows  10 rows/s  ETA 0:01");
 }
 
-TEST(ProgressBar, RedrawsATerminalSeldomAndCleansUp) {
+TEST(ProgressBar, LimitsRedrawsAndClearsTerminal) {
   std::ostringstream out;
   ProgressBar bar(out, {.terminal = true}, 0);
   bar.update(0.1, 1, 1'000);

@@ -14,7 +14,7 @@ using Clauses = std::vector<Clause>;
 
 class Converter {
  public:
-  // The clauses of the expression, or of its negation. Empty only with error().
+  // Converts the expression, or its negation, to clauses. Empty only after an error.
   Clauses convert(const Expression& expression, bool negated) {
     if (error_) return {};
     switch (expression.kind) {
@@ -116,7 +116,7 @@ class Converter {
     return product;
   }
 
-  // Equalities of one field become one IN: the clause stays small, and a scan answers an IN at once.
+  // Joins the equalities of one field into one IN: the clause stays small, and a scan evaluates an IN in one step.
   static void add(Clause& clause, const Predicate& p) {
     if (std::find(clause.any.begin(), clause.any.end(), p) != clause.any.end()) return;
     const auto is_list = [](const Predicate& x) { return x.op == PredicateOp::kEqual || x.op == PredicateOp::kIn; };

@@ -1,4 +1,4 @@
-// Conditions as trees, and their way into the conjunctive normal form of scans.
+// Conditions as trees, and their conversion to the conjunctive normal form that scans take.
 #pragma once
 
 #include <vector>
@@ -8,32 +8,33 @@
 
 namespace loam::cli {
 
-/// A condition: predicates joined by and, or, not. Plain data.
+/// A condition: predicates combined by AND, OR and NOT. Plain data.
 struct Expression {
   enum class Kind : uint8_t { kPredicate, kAnd, kOr, kNot };
 
   Kind kind = Kind::kPredicate;
-  Predicate predicate;               ///< of kPredicate
-  std::vector<Expression> children;  ///< of kNot one, of kAnd and kOr two or more
-  size_t position = 0;               ///< in the text, of the operator or the field
+  Predicate predicate;               ///< set for kPredicate
+  std::vector<Expression> children;  ///< one for kNot, two or more for kAnd and kOr
+  size_t position = 0;               ///< byte in the query text at which the operator or the field stands
 };
 
-/// The first thing that stands in the way of a conversion.
+/// The first part of a condition that cannot be converted.
 struct ConversionError {
-  size_t position = 0;
-  std::string what;
+  size_t position = 0;  ///< byte in the query text
+  std::string what;     ///< message for the user
 };
 
-/// Makes the condition a conjunction of clauses: negations go down to the predicates (which keeps SQL's three-valued
-/// logic: UNKNOWN stays UNKNOWN), OR is distributed over AND, equal clauses and predicates are kept once, and
-/// equalities of one field inside a clause become one IN.
-///
-/// Fails, with the place, if a negated text match appears (scans have none), or if the form would pass kMaxClauses or
-/// kMaxPredicatesPerClause: distribution can be exponential, and it stops there.
+/// The result of to_conjunctive_form(): the selection, or an error.
 struct Conversion {
   Selection selection;
   std::optional<ConversionError> error;
 };
+/// Converts a condition to conjunctive normal form. Negations move down to the predicates, which keeps SQL's
+/// three-valued logic: UNKNOWN stays UNKNOWN. OR is distributed over AND. Equal clauses and equal predicates are kept
+/// once, and the equalities of one field inside a clause become one IN.
+///
+/// Fails, with the position, for a negated text match, which scans do not support, and if the form would exceed
+/// kMaxClauses or kMaxPredicatesPerClause. Distribution can grow exponentially; it stops at these limits.
 Conversion to_conjunctive_form(const Expression& expression);
 
 }  // namespace loam::cli

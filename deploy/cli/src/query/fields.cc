@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kSeparators = ", \t\r\n";
 
-/// Appends the name in double quotes at text[at] to `into`, and moves `at` behind the closing one; false without one.
+/// Appends the quoted name at text[at] to `into` and moves `at` after the closing quote. False if there is none.
 bool take_quoted(std::string_view text, size_t& at, std::string& into) {
   for (++at; at < text.size(); ++at) {
     if (text[at] == '"' && !text.substr(at + 1).starts_with('"')) {

@@ -1,4 +1,4 @@
-// Fields as a person types them: name:type and name:type?.
+// Fields of schemas as the user types them: name:type and name:type?.
 #pragma once
 
 #include <span>
@@ -10,24 +10,29 @@
 
 namespace loam::cli {
 
-/// "dep_delay:int32?": a name, its type, and '?' if it may be NULL. The name ends at the last colon.
+/// Parses one field, such as "dep_delay:int32?": a name, its type, and '?' if it may be NULL. The name ends at the last
+/// colon.
 Result<Field> parse_field(std::string_view text);
-/// Fields separated by commas or white space, or one a line; kInvalidArgument says which one is wrong. A name with one
-/// of these characters stands in double quotes, in which a double quote is written twice: "\"first name\":text?".
+/// Parses fields that are separated by commas or white space. A name with one of these characters is written in double
+/// quotes, with each double quote inside it doubled: "\"first name\":text?". kInvalidArgument; the message names the
+/// field.
 Result<Schema> parse_fields(std::string_view text);
+/// Parses a schema from texts of one field each.
 Result<Schema> parse_fields(std::span<const std::string> texts);
-/// The reverse: "name:type?,…".
+/// A schema as text: "name:type?,…".
 std::string format_fields(const Schema& schema);
+/// A field as text: "name:type?".
 std::string format_field(const Field& field);
 
-/// The name of the column that shows the keys of records.
+/// The name of the column that shows record keys.
 inline constexpr std::string_view kKeyColumn = "_key";
-/// The name of the column that shows the versions of records.
+/// The name of the column that shows record versions.
 inline constexpr std::string_view kVersionColumn = "_version";
 
-/// The name of a column that stands beside columns of these names: `name`, with more underscores in front if one of
-/// them has it already.
+/// A unique name for a column beside columns with the names `others`: `name`, with as many underscores in front as
+/// needed.
 std::string column_name_beside(std::string_view name, std::span<const std::string> others);
+/// A unique name for a column beside the fields of a schema.
 std::string column_name_beside(std::string_view name, const Schema& schema);
 
 }  // namespace loam::cli

@@ -5,13 +5,13 @@
 namespace loam::cli {
 namespace {
 
-TEST(Fields, ReadBackAsWritten) {
+TEST(Fields, ParseTheirOwnText) {
   const std::string text = "id:int64,note:text?,a:b:float32,raw:blob?,n:int16,m:int32,x:float64?";
   EXPECT_EQ(format_fields(parse_fields(text).value()), text);
   EXPECT_EQ(format_fields(parse_fields("  id:int64\n\nnote:text? ,\n").value()), "id:int64,note:text?");
 }
 
-TEST(Fields, HaveAnyNameInDoubleQuotes) {
+TEST(Fields, AcceptAnyNameInDoubleQuotes) {
   const std::string text = "\"first name\":text?,plain:int64,\"a,b:c\":int16,\"\"\"x\"\"\":blob,5\"pipe:float64";
   const Schema schema = parse_fields(text).value();
   EXPECT_EQ(schema.field(0).name, "first name");
@@ -29,7 +29,7 @@ TEST(Fields, LeaveTheNameOfTheKeyColumnUnique) {
   EXPECT_EQ(column_name_beside(kKeyColumn, std::vector<std::string>{"__key", "_key", "_version"}), "___key");
 }
 
-TEST(Fields, SayWhatIsWrong) {
+TEST(Fields, ReportErrors) {
   const auto message = [](std::string_view text) { return std::string(parse_fields(text).status().message()); };
   EXPECT_EQ(message("id"), "'id' is no field: write name:type, or name:type? if it may be NULL");
   EXPECT_EQ(message("id:"), "'id:' is no field: write name:type, or name:type? if it may be NULL");

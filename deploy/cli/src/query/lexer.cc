@@ -145,7 +145,7 @@ Result<std::vector<Token>> tokenize(std::string_view text, std::string_view opti
 }
 
 Status query_error(std::string_view option, std::string_view text, size_t position, std::string_view what) {
-  // One line of the text around the place, so that the caret stands right whatever the text's length.
+  // Shows one line of the text around the position, so that the caret is at the right place even in a long text.
   constexpr size_t kBefore = 60;
   constexpr size_t kAfter = 40;
   const size_t begin = position > kBefore ? position - kBefore : 0;

@@ -1,4 +1,4 @@
-// Tokens of the small query language of `loam scan`.
+// Lexer of the query language of `loam scan`.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 
 namespace loam::cli {
 
+/// The kind of a token.
 enum class TokenKind : uint8_t {
   kWord,    ///< identifier or keyword, as written
   kQuoted,  ///< "identifier", without the quotes
@@ -16,46 +17,51 @@ enum class TokenKind : uint8_t {
   kText,    ///< 'text', without the quotes
   kBlob,    ///< x'0a0b', as written
   kSymbol,  ///< = != <> < <= > >= ( ) , *
-  kEnd,
+  kEnd,     ///< the end of the text
 };
 
+/// One token of a query text.
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   std::string text;
-  size_t position = 0;  ///< 0-based, in bytes
+  size_t position = 0;  ///< offset in the query text, bytes
 
-  /// The keyword or symbol `word`, in any case; quoted things are none.
+  /// Returns whether the token is the keyword or symbol `word`, in upper or lower case. A quoted token never is.
   bool is(std::string_view word) const;
 };
 
-/// Longest query text, bytes.
+/// Upper bound on the bytes of a query text.
 inline constexpr size_t kMaxQueryTextBytes = 256 * 1024;
 
-/// Splits `text`; the last token is kEnd. `option` names where the text came from, for messages.
+/// Splits a query text into tokens; the last token is kEnd. `option` names the source of the text in messages.
+/// kInvalidArgument.
 Result<std::vector<Token>> tokenize(std::string_view text, std::string_view option);
 
-/// kInvalidArgument that shows the text with a caret under the byte at `position`:
+/// An error in a query text: kInvalidArgument, whose message shows the text with a caret under the byte at `position`:
 ///
 ///     --where, column 13: expected a number or text after '>'
 ///       dep_delay > > 60
 ///                   ^
 Status query_error(std::string_view option, std::string_view text, size_t position, std::string_view what);
 
-/// Cursor over tokens with the checks that all parsers of the language share.
+/// A cursor over the tokens of a query text, with the checks that all parsers of the language share.
 class TokenStream {
  public:
-  /// Both texts outlive the stream.
+  /// Tokenizes a text. Both texts outlive the stream.
   static Result<TokenStream> open(std::string_view text, std::string_view option);
 
   const Token& peek() const { return tokens_[at_]; }
-  /// The present token; stays at the end.
+  /// Returns the current token and advances, except at kEnd.
   const Token& take() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
-  /// Takes the keyword or symbol if it comes next.
+  /// Consumes the current token if it is the keyword or symbol `word`; returns whether it was.
   bool accept(std::string_view word);
+  /// Consumes the keyword or symbol `word`. kInvalidArgument, with `why` in the message, if another token follows.
   Status expect(std::string_view word, std::string_view why);
+  /// kInvalidArgument unless the current token is kEnd.
   Status expect_end();
+  /// query_error() at the position of a token.
   Status error(const Token& token, std::string_view what) const;
-  /// "'foo'" or "the end".
+  /// A token in a message: "'foo'" or "the end".
   static std::string describe(const Token& token);
 
  private:

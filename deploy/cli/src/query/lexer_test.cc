@@ -26,7 +26,7 @@ TEST(Lexer, SplitsEveryKindOfToken) {
   EXPECT_EQ(tokens(" \t\n"), "$:");
 }
 
-TEST(Lexer, PointsAtMistakes) {
+TEST(Lexer, PointsAtErrors) {
   EXPECT_EQ(tokens("a = 'x"), "--where, column 5: the text that begins here has no closing quote\n  a = 'x\n      ^");
   EXPECT_EQ(tokens("\"a"), "--where, column 1: the name that begins here has no closing double quote\n  \"a\n  ^");
   EXPECT_EQ(tokens("a == 1"), "--where, column 3: equality is written with one '='\n  a == 1\n    ^");

@@ -24,12 +24,12 @@ Status SortedRows::add(const ChunkView& chunk) {
 
 std::vector<std::vector<Value>> SortedRows::take() {
   std::stable_sort(rows_.begin(), rows_.end(), [this](const auto& a, const auto& b) { return before(a, b); });
-  if (question_.limit > 0 && rows_.size() > question_.limit) rows_.resize(question_.limit);
+  if (plan_.limit > 0 && rows_.size() > plan_.limit) rows_.resize(plan_.limit);
   return std::move(rows_);
 }
 
 bool SortedRows::before(const std::vector<Value>& a, const std::vector<Value>& b) const {
-  for (const SortColumn& sort : question_.sort) {
+  for (const SortColumn& sort : plan_.sort) {
     const std::weak_ordering order = a[sort.column].compare(b[sort.column]);
     if (order != 0) return sort.descending ? order > 0 : order < 0;
   }

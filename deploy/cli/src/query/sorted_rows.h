@@ -1,4 +1,4 @@
-// Rows of an answer, put in order and cut here, where the cluster does not do it.
+// Sorts the rows of a result in this program, for queries that the cluster does not sort.
 #pragma once
 
 #include <cstdint>
@@ -7,27 +7,27 @@
 #include "common/base/status.h"
 #include "common/schema/chunk.h"
 #include "common/schema/value.h"
-#include "deploy/cli/src/query/question.h"
+#include "deploy/cli/src/query/query_plan.h"
 
 namespace loam::cli {
 
-/// Most rows that are kept to be sorted.
+/// Upper bound on the rows that are kept in memory for sorting.
 inline constexpr size_t kMaxSortedRows = 2'000'000;
 
-/// Collects rows of a question that outlives it.
+/// Collects the rows of a query and sorts them. The plan outlives it. Threads: one.
 class SortedRows {
  public:
-  explicit SortedRows(const Question& question) : question_(question) {}
+  explicit SortedRows(const QueryPlan& plan) : plan_(plan) {}
 
-  /// kInvalidArgument beyond kMaxSortedRows.
+  /// Adds the rows of a chunk. kInvalidArgument: more than kMaxSortedRows rows.
   Status add(const ChunkView& chunk);
-  /// All rows, in the order and up to the limit of the question.
+  /// Removes and returns all rows, in the plan's order and up to its limit.
   std::vector<std::vector<Value>> take();
 
  private:
   bool before(const std::vector<Value>& a, const std::vector<Value>& b) const;
 
-  const Question& question_;
+  const QueryPlan& plan_;
   std::vector<std::vector<Value>> rows_;
 };
 

@@ -18,8 +18,8 @@ std::shared_ptr<const Chunk> make_chunk(const std::vector<std::pair<const char*,
   return Chunk::adopt(std::move(bytes), schema).value();
 }
 
-std::string sorted(const Question& question) {
-  SortedRows rows(question);
+std::string sorted(const QueryPlan& plan) {
+  SortedRows rows(plan);
   EXPECT_TRUE(rows.add(make_chunk({{"b", 1}, {"a", 2}, {nullptr, 3}})->view()).ok());
   EXPECT_TRUE(rows.add(make_chunk({{"b", 0}, {"a", 2}})->view()).ok());
   std::string text;
@@ -28,15 +28,15 @@ std::string sorted(const Question& question) {
 }
 
 TEST(SortedRows, SortAndCut) {
-  Question question;
-  question.sort = {{0, false}, {1, true}};
-  EXPECT_EQ(sorted(question), "NULL3 a2 a2 b1 b0 ") << "NULL is below every value";
-  question.sort = {{1, false}};
-  question.limit = 2;
-  EXPECT_EQ(sorted(question), "b0 b1 ");
-  question.sort = {};
-  question.limit = 0;
-  EXPECT_EQ(sorted(question), "b1 a2 NULL3 b0 a2 ") << "as they came";
+  QueryPlan plan;
+  plan.sort = {{0, false}, {1, true}};
+  EXPECT_EQ(sorted(plan), "NULL3 a2 a2 b1 b0 ") << "NULL is below every value";
+  plan.sort = {{1, false}};
+  plan.limit = 2;
+  EXPECT_EQ(sorted(plan), "b0 b1 ");
+  plan.sort = {};
+  plan.limit = 0;
+  EXPECT_EQ(sorted(plan), "b1 a2 NULL3 b0 a2 ") << "as they came";
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using Kind = Expression::Kind;
 struct Comparison {
   std::string_view symbol;
   PredicateOp op;
-  PredicateOp mirrored;  // with the field on the right
+  PredicateOp mirrored;  // the operator if the field is on the right
 };
 constexpr Comparison kComparisons[] = {
     {"=", PredicateOp::kEqual, PredicateOp::kEqual},

@@ -1,4 +1,4 @@
-// The text of --where, parsed into a scan's selection.
+// Parses the text of --where into the selection of a scan.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,11 @@
 
 namespace loam::cli {
 
-/// Parentheses and NOTs inside one another.
+/// Upper bound on nested parentheses and NOTs.
 inline constexpr size_t kMaxNesting = 100;
 
-/// Grammar (keywords in any case; names as in the schema, in double quotes if they are keywords or no words):
+/// Parses a condition. Keywords are in any case; field names are as in the schema, in double quotes if they are
+/// keywords or no words. Grammar:
 ///
 ///     condition  = and-part { OR and-part }
 ///     and-part   = not-part { AND not-part }
@@ -24,11 +25,11 @@ inline constexpr size_t kMaxNesting = 100;
 ///                | field [NOT] LIKE ('abc%' | '%abc' | '%abc%' | 'abc')
 ///     literal    = 12 | -1.5e3 | 'text with '' in it' | x'0a0b'
 ///
-/// A literal takes the field's type; one that does not fit is refused. In LIKE only a '%' at the ends is special.
-/// Errors are kInvalidArgument with the text and a caret.
+/// A literal has the type of its field; a literal that does not fit is an error. In LIKE only a '%' at an end is
+/// special. Errors are kInvalidArgument, with the text and a caret in the message.
 Result<Selection> parse_where(std::string_view text, const Schema& schema, std::string_view option = "--where");
 
-/// The same before it is made conjunctive.
+/// Parses a condition like parse_where(), but returns the tree before the conversion to conjunctive normal form.
 Result<Expression> parse_condition(std::string_view text, const Schema& schema, std::string_view option = "--where");
 
 }  // namespace loam::cli

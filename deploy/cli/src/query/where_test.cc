@@ -56,7 +56,7 @@ TEST_F(WhereTest, BuildsPredicatesOfTheFieldsTypes) {
             expected);
 }
 
-TEST_F(WhereTest, UnderstandsTheOtherWaysToSayIt) {
+TEST_F(WhereTest, AcceptsAlternativeSpellings) {
   expect_same("60 < a", "a > 60");
   expect_same("60 >= a", "a <= 60");
   expect_same("'x' = t", "t = 'x'");
@@ -86,7 +86,7 @@ TEST_F(WhereTest, DistributesOrOverAnd) {
               "a = 1 and (a = 1 or x = 3) and (b = 2 or a = 1) and (b = 2 or x = 3)");
 }
 
-TEST_F(WhereTest, ManyAlternativesOfOneFieldAreOneList) {
+TEST_F(WhereTest, JoinsEqualitiesOfOneFieldIntoIn) {
   std::string text = "a = 0";
   for (int i = 1; i < 500; ++i) text += " or a = " + std::to_string(i);
   auto selection = parse_where(text, schema_);
@@ -96,7 +96,7 @@ TEST_F(WhereTest, ManyAlternativesOfOneFieldAreOneList) {
   EXPECT_EQ(selection->all[0].any[0].operands.size(), 500u);
 }
 
-TEST_F(WhereTest, StopsWhereTheFormWouldExplode) {
+TEST_F(WhereTest, StopsAtLimitsOfNormalForm) {
   std::string product = "(a > 0 and b > 0)";
   for (int i = 1; i < 20; ++i) product += " or (a > " + std::to_string(i) + " and b > " + std::to_string(i) + ")";
   EXPECT_TRUE(
@@ -110,7 +110,7 @@ TEST_F(WhereTest, StopsWhereTheFormWouldExplode) {
       << parse(alternatives);
 }
 
-TEST_F(WhereTest, PointsAtEveryMistake) {
+TEST_F(WhereTest, PointsAtEveryError) {
   const struct {
     std::string_view text, message;
     size_t column;
@@ -247,7 +247,7 @@ class Generator {
   loam::testing::Random random_;
 };
 
-TEST(WhereMeaning, IsKeptByTheNormalForm) {
+TEST(WhereMeaning, IsPreservedByNormalForm) {
   const uint64_t seed = loam::testing::test_seed(1);
   Generator generator(seed);
   const Schema schema = Schema::make({{"a", FieldType::kInt32, true}, {"b", FieldType::kInt16, false}}).value();

@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kPlainCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
 
-// "--delimiter", or "file" of an argument without an option's name.
+// The name of an option, "--delimiter", or of a positional, "file".
 std::string name_of(const CLI::Option& option) {
   if (!option.get_lnames().empty()) return "--" + option.get_lnames().front();
   if (!option.get_snames().empty()) return "-" + option.get_snames().front();
@@ -22,12 +22,12 @@ std::vector<std::string> values_of(const CLI::Option& option, std::span<const Op
   return other == instead.end() ? option.results() : other->values;
 }
 
-// A flag has no value, unless it is one that switches something off.
+// A flag as a word of a shell. It has no value unless it switches something off.
 std::string flag_word(const CLI::Option& option, const std::string& value) {
   return value == "true" ? name_of(option) : name_of(option) + "=" + shell_word(value);
 }
 
-// An option that takes any number of values takes a "--" behind them for their end, and drops it.
+// Returns whether the option takes any number of values. Such an option consumes a "--" after its values as their end.
 bool drops_marker(const CLI::Option& option) {
   return option.get_allow_extra_args() || option.get_items_expected_max() > 1;
 }
@@ -60,7 +60,7 @@ std::string option_words(const std::string& name, std::string_view value) {
 
 std::string repeat_command(const CLI::App& command, std::string_view program, std::span<const OptionValues> instead) {
   const std::string line = shell_word(program) + path_of(command);
-  std::string lists;  // options that drop a marker stand before those that keep it
+  std::string lists;  // options that consume a marker come before the others
   std::string options;
   std::string arguments;
   bool marked = false;

@@ -1,4 +1,4 @@
-// Command lines that are printed for a person to paste into a shell.
+// Builds command lines that the user can paste into a shell.
 #pragma once
 
 #include <span>
@@ -12,28 +12,28 @@ class App;
 
 namespace loam::cli {
 
-/// `text` as one word of a POSIX shell, in single quotes where it needs them.
+/// Quotes a text as one word of a POSIX shell, with single quotes where they are needed.
 std::string shell_word(std::string_view text);
 
-/// The path with "./" before a leading '-', which a program would take for an option.
+/// Puts "./" before a path that begins with '-', which a program would take for an option.
 std::string plain_path(std::string_view path);
 /// plain_path() as one word of a shell.
 std::string shell_path(std::string_view path);
 
-/// The parser takes this value of a positional for something else, unless "--" stands before it.
+/// Returns whether the parser would take this positional value for an option or subcommand unless "--" precedes it.
 bool needs_marker(std::string_view value);
-/// An option's name and a value as words of a shell. A value that begins with "--" is joined with the name by '='.
+/// An option and its value as words of a shell. A value that begins with "--" is joined to the name by '='.
 std::string option_words(const std::string& name, std::string_view value);
 
-/// An option by its name, "--lines", or a positional by its own, "file"; and the values that it is to have.
+/// New values for one option. The name is that of an option, "--lines", or of a positional, "file".
 struct OptionValues {
   std::string name;
-  std::vector<std::string> values;  ///< each after the option's name again; none leaves the option out
+  std::vector<std::string> values;  ///< the option is repeated for each; empty: the option is left out
 };
 
-/// The command line that gives a subcommand, after parsing, the same options again, but those of `instead` these
-/// values. It is built from what the parser was given and not from a list of options, so that no option can be
-/// forgotten. `program` is how the program was called.
+/// Builds a command line that repeats a parsed subcommand with all its options, but gives the options of `instead`
+/// other values. The function reads the values from the parser, not from a list of options, so it covers every option.
+/// `program` is the name by which the user called the program.
 std::string repeat_command(const CLI::App& command, std::string_view program, std::span<const OptionValues> instead);
 
 }  // namespace loam::cli

@@ -56,7 +56,7 @@ struct Program {
   bool fast = true;
 };
 
-TEST(ShellWord, QuotesWhatAShellWouldChange) {
+TEST(ShellWord, QuotesSpecialCharacters) {
   EXPECT_EQ(shell_word("plain/path-1.csv"), "plain/path-1.csv");
   EXPECT_EQ(shell_word(""), "''");
   EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
@@ -69,7 +69,7 @@ TEST(ShellWord, QuotesWhatAShellWouldChange) {
   EXPECT_EQ(option_words("--table", "--a b="), "'--table=--a b='");
 }
 
-TEST(ShellWord, IsReadBackByAShell) {
+TEST(ShellWord, SurvivesShell) {
   const uint64_t seed = loam::testing::test_seed(1);
   loam::testing::Random random(seed);
   static constexpr std::string_view kBytes = "ab'\"\\$`!*?[]{}()<>|&;~# \t\n=-\xc3\xa9%";
@@ -84,7 +84,7 @@ TEST(ShellWord, IsReadBackByAShell) {
   EXPECT_EQ(words_of(line), words);
 }
 
-TEST(RepeatCommand, GivesEveryOptionAgain) {
+TEST(RepeatCommand, RepeatsEveryOption) {
   Program first;
   first.parse({"program", "table", "load", "--null", "", "-n", "it's", "--null", "-", "--delimiter", "|", "--json",
                "--slow", "--batch", "7", "--", "my table", "-odd name.csv"});
@@ -103,7 +103,7 @@ TEST(RepeatCommand, GivesEveryOptionAgain) {
   EXPECT_FALSE(second.fast);
 }
 
-TEST(RepeatCommand, ChangesTheOptionsThatItIsTold) {
+TEST(RepeatCommand, ReplacesGivenOptions) {
   Program first;
   first.parse({"program", "table", "load", "t", "f", "--null", "x", "--batch", "7"});
   const std::vector<OptionValues> instead = {
@@ -118,7 +118,7 @@ TEST(RepeatCommand, ChangesTheOptionsThatItIsTold) {
 }
 
 // The parser drops a "--" behind an option that takes a list of values.
-TEST(RepeatCommand, NamesThatLookLikeOptionsComeBehindAMarker) {
+TEST(RepeatCommand, PutsMarkerBeforeNamesLikeOptions) {
   struct Case {
     std::vector<std::string> options;
     std::string line;

@@ -7,7 +7,7 @@
 namespace loam::cli {
 namespace {
 
-/// What a subcommand offers. `path` is " table create": each name with a space before it.
+/// The completions of a subcommand. `path` is " table create": each name with a space before it.
 struct Command {
   std::string path;
   std::string words;  ///< subcommands and options
@@ -33,7 +33,7 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Command>&
   Command command;
   command.path = path;
   const auto add = [&](const std::string& word) { command.words += (command.words.empty() ? "" : " ") + word; };
-  // Those that --help hides are in the group without a name.
+  // Hidden options and subcommands are in the group without a name.
   const std::vector<const CLI::App*> subcommands =
       app.get_subcommands([](const CLI::App* subcommand) { return !subcommand->get_group().empty(); });
   for (const CLI::App* subcommand : subcommands) add(subcommand->get_name());

@@ -1,4 +1,4 @@
-// Completion for shells, generated from the tree of subcommands itself, so that it cannot fall behind.
+// Completion for shells, generated from the parser's subcommands, so that it is always complete.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace loam::cli {
 
-/// A bash script that completes `app`'s subcommands, options, and the values of options that name theirs; elsewhere
-/// file names. `source <(loam completion bash)`.
+/// A bash script for `source <(loam completion bash)`. It completes the subcommands and options of `app` and the values
+/// of options that list them; elsewhere it completes file names.
 std::string bash_completion(const CLI::App& app);
 
 }  // namespace loam::cli

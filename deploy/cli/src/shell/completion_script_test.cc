@@ -60,7 +60,7 @@ TEST_F(BashCompletionTest, OffersTheValuesOfOptionsThatNameThem) {
   EXPECT_EQ(complete("demo table create --kind f"), "fancy");
 }
 
-TEST_F(BashCompletionTest, OffersNothingForStrangers) {
+TEST_F(BashCompletionTest, OffersNothingForUnknownCommands) {
   EXPECT_EQ(complete("demo nonsense x"), "");
   EXPECT_EQ(complete("demo list --"), "--help") << "list is a subcommand of table only";
 }

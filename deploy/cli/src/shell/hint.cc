@@ -11,27 +11,27 @@ namespace loam::cli {
 namespace {
 
 constexpr std::array<HintForm, 17> kHintForms = {{
-    {Hint::kAcceptLoss, HintPlace::kAdministration, "node accept-loss {}"},
-    {Hint::kClusterDown, HintPlace::kFolder, "cluster down"},
-    {Hint::kClusterStatus, HintPlace::kFolder, "cluster status"},
-    {Hint::kClusterUp, HintPlace::kFolder, "cluster up"},
-    {Hint::kDev, HintPlace::kNone, "dev"},
-    {Hint::kImport, HintPlace::kConnection, "import {} {}"},
-    {Hint::kImportHelp, HintPlace::kNone, "import --help"},
-    {Hint::kIndexCreate, HintPlace::kConnection, "index create {} --table {} --fields {}"},
-    {Hint::kIndexCreateHelp, HintPlace::kNone, "index create --help"},
-    {Hint::kIndexCreateUnique, HintPlace::kConnection, "index create {} --table {} --fields {} --unique"},
-    {Hint::kIndexDrop, HintPlace::kConnection, "index drop {}"},
-    {Hint::kIndexList, HintPlace::kConnection, "index list"},
-    {Hint::kNodeList, HintPlace::kAdministration, "node list"},
-    {Hint::kScanByIndex, HintPlace::kConnection, "scan {} --index {}"},
-    {Hint::kScanCarriers, HintPlace::kConnection, "scan {} --aggregate {} --group-by carrier"},
-    {Hint::kStatus, HintPlace::kAdministration, "status"},
-    {Hint::kTableCreateHelp, HintPlace::kNone, "table create --help"},
+    {Hint::kAcceptLoss, HintLocation::kAdministration, "node accept-loss {}"},
+    {Hint::kClusterDown, HintLocation::kFolder, "cluster down"},
+    {Hint::kClusterStatus, HintLocation::kFolder, "cluster status"},
+    {Hint::kClusterUp, HintLocation::kFolder, "cluster up"},
+    {Hint::kDev, HintLocation::kNone, "dev"},
+    {Hint::kImport, HintLocation::kConnection, "import {} {}"},
+    {Hint::kImportHelp, HintLocation::kNone, "import --help"},
+    {Hint::kIndexCreate, HintLocation::kConnection, "index create {} --table {} --fields {}"},
+    {Hint::kIndexCreateHelp, HintLocation::kNone, "index create --help"},
+    {Hint::kIndexCreateUnique, HintLocation::kConnection, "index create {} --table {} --fields {} --unique"},
+    {Hint::kIndexDrop, HintLocation::kConnection, "index drop {}"},
+    {Hint::kIndexList, HintLocation::kConnection, "index list"},
+    {Hint::kNodeList, HintLocation::kAdministration, "node list"},
+    {Hint::kScanByIndex, HintLocation::kConnection, "scan {} --index {}"},
+    {Hint::kScanCarriers, HintLocation::kConnection, "scan {} --aggregate {} --group-by carrier"},
+    {Hint::kStatus, HintLocation::kAdministration, "status"},
+    {Hint::kTableCreateHelp, HintLocation::kNone, "table create --help"},
 }};
 
-GivenPlace& given_place() {
-  static GivenPlace place;
+ClusterLocation& cluster_location() {
+  static ClusterLocation place;
   return place;
 }
 
@@ -39,13 +39,13 @@ GivenPlace& given_place() {
 
 std::span<const HintForm> hint_forms() { return kHintForms; }
 
-void set_given_place(GivenPlace place) { given_place() = std::move(place); }
+void set_cluster_location(ClusterLocation place) { cluster_location() = std::move(place); }
 
 std::string hint(Hint which, std::initializer_list<std::string_view> values) {
-  return hint_at(given_place(), which, values);
+  return hint_at(cluster_location(), which, values);
 }
 
-std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<std::string_view> values) {
+std::string hint_at(const ClusterLocation& place, Hint which, std::initializer_list<std::string_view> values) {
   const auto form =
       std::find_if(kHintForms.begin(), kHintForms.end(), [which](const HintForm& one) { return one.hint == which; });
   std::string command = "loam";
@@ -76,11 +76,11 @@ std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<s
   const auto add = [&options](const char* name, const std::string& given) {
     if (!given.empty()) options += " " + option_words(name, given);
   };
-  if (form->place == HintPlace::kConnection || form->place == HintPlace::kAdministration) {
+  if (form->place == HintLocation::kConnection || form->place == HintLocation::kAdministration) {
     add("--connect", place.connect);
   }
-  if (form->place == HintPlace::kAdministration) add("--admin", place.admin);
-  if (form->place == HintPlace::kFolder) add("--dir", place.directory);
+  if (form->place == HintLocation::kAdministration) add("--admin", place.admin);
+  if (form->place == HintLocation::kFolder) add("--dir", place.directory);
   return command + (marked ? options + " --" + arguments : arguments + options);
 }
 

@@ -1,4 +1,4 @@
-// Commands that `loam` tells people to type. Each is in one list, so that a test runs them all.
+// Commands that `loam` suggests to the user. All are in one list, so that a test can run each.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace loam::cli {
 
-/// The commands; kHintForms in hint.cc has their words.
+/// A suggested command; kHintForms in hint.cc has its words. The comments name its values.
 enum class Hint : uint8_t {
-  kAcceptLoss,  ///< of a storage node
+  kAcceptLoss,  ///< the id of a storage node
   kClusterDown,
   kClusterStatus,
   kClusterUp,
@@ -20,45 +20,46 @@ enum class Hint : uint8_t {
   kImportHelp,
   kIndexCreate,  ///< a name, a table, fields
   kIndexCreateHelp,
-  kIndexCreateUnique,  ///< as kIndexCreate
+  kIndexCreateUnique,  ///< a name, a table, fields
   kIndexDrop,
   kIndexList,
   kNodeList,
   kScanByIndex,   ///< a table, an index
-  kScanCarriers,  ///< of the sample of flights: a table
+  kScanCarriers,  ///< a table with the sample of flights, an aggregate
   kStatus,
   kTableCreateHelp,
 };
 
-/// Which of the options that say where the cluster is a command takes.
-enum class HintPlace : uint8_t { kNone, kConnection, kAdministration, kFolder };
+/// The options by which a command locates the cluster: none, --connect, --connect and --admin, or --dir.
+enum class HintLocation : uint8_t { kNone, kConnection, kAdministration, kFolder };
 
+/// The form of a suggested command.
 struct HintForm {
   Hint hint;
-  HintPlace place;
-  /// Behind `loam`, divided by spaces: the subcommand, positionals, options. {} stands for a value. No option takes a
-  /// list of values: it would drop a "--" that follows.
+  HintLocation place;
+  /// The words after `loam`, separated by spaces: subcommand, positionals, options. {} is the place of a value. No
+  /// option of a form takes a list of values, because such an option would swallow a "--" that follows.
   std::string_view words;
 };
 
-/// All forms, in the order of their names.
+/// All forms, in the order of the enumerators.
 std::span<const HintForm> hint_forms();
 
-/// Where the cluster is, as far as a command has to be told: options that were given on the command line, which the
-/// next command does not know. Empty: not given.
-struct GivenPlace {
+/// The location of the cluster that suggested commands must repeat: the options that the user gave on this command
+/// line, which the next command does not know. An empty text means that the option was not given.
+struct ClusterLocation {
   std::string connect;
   std::string admin;
   std::string directory;
 };
 
-/// What hint() adds to each command. Set once, after the command line was read and before any thread starts.
-void set_given_place(GivenPlace place);
+/// Sets the location that hint() adds to each command. Call once, after parsing and before any thread starts.
+void set_cluster_location(ClusterLocation place);
 
-/// The command as a person can paste it into a shell: "loam index drop 'my index' --connect tcp://h:7400". If the
-/// parser would take a name for an option: "loam index drop --connect tcp://h:7400 -- -x".
+/// The command as the user can paste it into a shell: "loam index drop 'my index' --connect tcp://h:7400". If the
+/// parser would take a value for an option, the value follows a marker: "loam index drop --connect tcp://h:7400 -- -x".
 std::string hint(Hint which, std::initializer_list<std::string_view> values = {});
-/// As hint(), for a cluster at another place.
-std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<std::string_view> values = {});
+/// Like hint(), for a cluster at another location.
+std::string hint_at(const ClusterLocation& place, Hint which, std::initializer_list<std::string_view> values = {});
 
 }  // namespace loam::cli

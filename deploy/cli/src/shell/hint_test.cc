@@ -18,7 +18,7 @@ std::string as_read_by_a_shell(const std::string& words) {
   return output;
 }
 
-TEST(Hint, WordsComeThroughAShellAsTheyWere) {
+TEST(Hint, QuotedWordsSurviveShell) {
   for (const std::string text :
        {"plain", "two words", "it's", "$HOME `id` \"x\" \\n *", "a\nb", "", "--dash", "日本", "~"}) {
     EXPECT_EQ(as_read_by_a_shell(shell_word(text)), "<" + text + ">\n");
@@ -26,18 +26,18 @@ TEST(Hint, WordsComeThroughAShellAsTheyWere) {
   EXPECT_EQ(shell_word("tcp://127.0.0.1:7400"), "tcp://127.0.0.1:7400") << "what needs no quotes has none";
 }
 
-TEST(Hint, NamesTheClusterThatWasGiven) {
+TEST(Hint, RepeatsLocationOfCluster) {
   EXPECT_EQ(hint(Hint::kIndexDrop, {"my index"}), "loam index drop 'my index'");
-  set_given_place({"tcp://h:1", "h:2", "/a b"});
+  set_cluster_location({"tcp://h:1", "h:2", "/a b"});
   EXPECT_EQ(hint(Hint::kIndexDrop, {"i"}), "loam index drop i --connect tcp://h:1");
   EXPECT_EQ(hint(Hint::kAcceptLoss, {"7"}), "loam node accept-loss 7 --connect tcp://h:1 --admin h:2");
   EXPECT_EQ(hint(Hint::kClusterDown), "loam cluster down --dir '/a b'");
   EXPECT_EQ(hint(Hint::kDev), "loam dev");
   EXPECT_EQ(hint_at({"x:3", "", ""}, Hint::kStatus), "loam status --connect x:3");
-  set_given_place({});
+  set_cluster_location({});
 }
 
-TEST(Hint, NamesThatLookLikeOptionsComeBehindAMarker) {
+TEST(Hint, PutsMarkerBeforeNamesLikeOptions) {
   EXPECT_EQ(hint(Hint::kIndexDrop, {"-x"}), "loam index drop -- -x");
   EXPECT_EQ(hint(Hint::kIndexCreateUnique, {"-i", "--t", "-f"}),
             "loam index create --table=--t --fields -f --unique -- -i");

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/human_readable.h"
 
 namespace loam::cli {
 namespace {
@@ -17,8 +17,8 @@ using Json = nlohmann::ordered_json;
 const std::vector<const char*> kManagerCounters = {"begins",           "commits",           "aborts",
                                                    "read_only_begins", "recovered_aborted", "messages",
                                                    "refused",          "frames_in",         "frames_out"};
-const std::vector<const char*> kManagerLevels = {"epoch",          "sessions",     "open",        "orphaned_open",
-                                                 "open_snapshots", "log_accepted", "log_flushed", "log_bytes"};
+const std::vector<const char*> kManagerLevels = {
+    "epoch", "sessions", "open", "orphaned_transactions", "open_snapshots", "log_accepted", "log_flushed", "log_bytes"};
 const std::vector<const char*> kNodeCounters = {
     "operations",      "batches",     "scans",    "scan_pages", "scan_records",
     "compacted_pages", "freed_pages", "bytes_in", "bytes_out",  "query_memory_refused"};
@@ -41,8 +41,8 @@ void add_levels(const Json& after, const std::vector<const char*>& names, Json& 
   for (const char* name : names) result[name] = number(after, name);
 }
 
-// The same server, and not started anew meanwhile.
-bool goes_on(const Json& before, const Json& after) {
+// Returns whether both samples come from the same process, that is, the server has not restarted in between.
+bool is_same_process(const Json& before, const Json& after) {
   return number(after, "uptime_ns") >= number(before, "uptime_ns");
 }
 
@@ -52,7 +52,7 @@ const Json& or_empty(const Json& object, const char* name) {
 }
 
 std::string rate_of(const Json& object, const char* name) {
-  return grouped(static_cast<uint64_t>(std::llround(object.value(name, 0.0))));
+  return with_thousands_separators(static_cast<uint64_t>(std::llround(object.value(name, 0.0))));
 }
 
 }  // namespace
@@ -61,7 +61,8 @@ Json rates(const Json& before, const Json& after, double seconds) {
   Json result = {{"seconds", seconds}, {"manager", Json::object()}, {"nodes", Json::array()}};
   const Json none = Json::object();
   const Json& manager = or_empty(after, "manager");
-  const Json& manager_before = goes_on(or_empty(before, "manager"), manager) ? or_empty(before, "manager") : none;
+  const Json& manager_before =
+      is_same_process(or_empty(before, "manager"), manager) ? or_empty(before, "manager") : none;
   add_rates(manager_before, manager, seconds, kManagerCounters, result["manager"]);
   add_levels(manager, kManagerLevels, result["manager"]);
   for (const Json& node : after["nodes"]) {
@@ -81,14 +82,15 @@ Json rates(const Json& before, const Json& after, double seconds) {
   return result;
 }
 
-std::string rates_for_people(const Json& rates) {
+std::string format_rates(const Json& rates) {
   const Json& manager = rates["manager"];
   std::string text = fmt::format(
       "commit manager   {} begins/s   {} commits/s   {} aborts/s   {} read-only/s\n"
-      "                 {} clients, {} transactions open, {} of clients that are gone\n",
+      "                 {} clients, {} transactions open, {} of them orphans\n",
       rate_of(manager, "begins_per_s"), rate_of(manager, "commits_per_s"), rate_of(manager, "aborts_per_s"),
-      rate_of(manager, "read_only_begins_per_s"), grouped(number(manager, "sessions")),
-      grouped(number(manager, "open")), grouped(number(manager, "orphaned_open")));
+      rate_of(manager, "read_only_begins_per_s"), with_thousands_separators(number(manager, "sessions")),
+      with_thousands_separators(number(manager, "open")),
+      with_thousands_separators(number(manager, "orphaned_transactions")));
   for (const Json& node : rates["nodes"]) {
     text += fmt::format("storage node {:<4}", number(node, "node"));
     if (!node.contains("operations_per_s")) {
@@ -97,8 +99,8 @@ std::string rates_for_people(const Json& rates) {
     }
     text += fmt::format("{} operations/s   {} scans/s   {} records scanned/s   {} of {}\n",
                         rate_of(node, "operations_per_s"), rate_of(node, "scans_per_s"),
-                        rate_of(node, "scan_records_per_s"), bytes_for_people(number(node, "memory_used_bytes")),
-                        bytes_for_people(number(node, "memory_limit_bytes")));
+                        rate_of(node, "scan_records_per_s"), format_bytes(number(node, "memory_used_bytes")),
+                        format_bytes(number(node, "memory_limit_bytes")));
   }
   return text;
 }

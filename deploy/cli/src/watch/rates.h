@@ -1,4 +1,4 @@
-// What changed between two looks at a cluster's statistics, per second.
+// Rates per second between two samples of a cluster's statistics.
 #pragma once
 
 #include <string>
@@ -7,12 +7,13 @@
 
 namespace loam::cli {
 
-/// Of two answers of cluster_statistics(), `seconds` apart: {"seconds": …, "manager": {"commits_per_s": …, "open": …},
-/// "nodes": [{"node": …, "state": …, "operations_per_s": …, "memory_used_bytes": …}]}. Counters become rates, levels
-/// are those of the later look. A server that was started anew between the two looks counts from its start.
+/// Computes rates from two results of cluster_statistics() that were taken `seconds` apart: {"seconds": …, "manager":
+/// {"commits_per_s": …, "open": …}, "nodes": [{"node": …, "state": …, "operations_per_s": …, "memory_used_bytes": …}]}.
+/// Counters become rates; levels are those of the later sample. The counters of a server that restarted between the
+/// samples count from its start.
 nlohmann::ordered_json rates(const nlohmann::ordered_json& before, const nlohmann::ordered_json& after, double seconds);
 
-/// The same for people, some lines.
-std::string rates_for_people(const nlohmann::ordered_json& rates);
+/// The rates as text for people, several lines.
+std::string format_rates(const nlohmann::ordered_json& rates);
 
 }  // namespace loam::cli

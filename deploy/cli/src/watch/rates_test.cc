@@ -31,24 +31,24 @@ TEST(RatesTest, CountersBecomeRatesAndLevelsStay) {
   EXPECT_EQ(result["nodes"][0]["memory_used_bytes"], 7u);
 }
 
-TEST(RatesTest, AServerThatWasStartedAnewCountsFromItsStart) {
+TEST(RatesTest, RestartedServerCountsFromItsStart) {
   const Json result = rates(look(20, 300, 1, 5'000), look(10, 400, 2, 6'000), 2);
   EXPECT_EQ(result["manager"]["commits_per_s"], 200.0);
   EXPECT_EQ(result["nodes"][0]["operations_per_s"], 3'000.0);
 }
 
-TEST(RatesTest, ANodeThatDoesNotAnswerHasNoRates) {
+TEST(RatesTest, SilentNodeHasNoRates) {
   Json after = look(20, 1, 1, 1);
   after["nodes"][0].erase("statistics");
   after["nodes"][0]["state"] = "unreachable";
   const Json result = rates(look(10, 1, 1, 1), after, 1);
   EXPECT_FALSE(result["nodes"][0].contains("operations_per_s"));
-  EXPECT_NE(rates_for_people(result).find("storage node 1   unreachable: no answer"), std::string::npos)
-      << rates_for_people(result);
+  EXPECT_NE(format_rates(result).find("storage node 1   unreachable: no answer"), std::string::npos)
+      << format_rates(result);
 }
 
-TEST(RatesTest, ForPeople) {
-  const std::string text = rates_for_people(rates(look(10, 0, 1, 0), look(20, 12'345, 1, 5'000), 1));
+TEST(RatesTest, FormatsText) {
+  const std::string text = format_rates(rates(look(10, 0, 1, 0), look(20, 12'345, 1, 5'000), 1));
   EXPECT_NE(text.find("12,345 commits/s"), std::string::npos) << text;
   EXPECT_NE(text.find("5,000 operations/s"), std::string::npos) << text;
 }

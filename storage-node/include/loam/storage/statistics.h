@@ -1,4 +1,4 @@
-// What a storage node tells of itself and its tables.
+// The statistics of a storage node and of its tables. Metrics, administration and the command line read them.
 #pragma once
 
 #include <cstdint>
@@ -7,77 +7,91 @@
 #include <vector>
 
 #include "common/base/statistics.h"
-#include "common/net/transport_counters.h"
+#include "common/net/transport/transport_counters.h"
 
 namespace loam::storage {
 
-/// Numbers of one table since it was created. Each is exact, together they are not of one instant.
+/// The operation counters of one table, counted since its creation on this node.
+///
+/// `Number` is statistics::Counter for the counters that a thread raises, uint64_t for a copy of them. Each number of a
+/// copy is exact; the numbers of one copy may stem from different moments.
 template <class Number>
 struct TableNumbers {
-  Number gets{}, hops{}, writes{}, reverts{}, conflicts{}, no_space{}, lost_races{}, helped{};
+  Number gets{}, hops{}, writes{}, reverts{}, conflicts{}, no_space{}, discarded_entries{}, helped{};
 
+  /// Name, kind and meaning of each number (common/base/statistics.h).
   static constexpr auto fields() {
     using S = TableNumbers;
     using statistics::counter;
-    return std::tuple(counter("gets", &S::gets, "records read by key"),
-                      counter("hops", &S::hops, "versions that gets walked beyond the first"),
-                      counter("writes", &S::writes, "versions written, removes included"),
-                      counter("reverts", &S::reverts, "versions taken back"),
-                      counter("conflicts", &S::conflicts, "writes refused because another transaction was faster"),
-                      counter("no_space", &S::no_space, "writes refused because memory was full"),
-                      counter("lost_races", &S::lost_races, "writes whose claim was taken: each cost an entry"),
-                      counter("helped", &S::helped, "links mended on behalf of another thread"));
+    return std::tuple(
+        counter("gets", &S::gets, "reads of one record by key"),
+        counter("hops", &S::hops, "versions that reads passed behind the newest one"),
+        counter("writes", &S::writes, "versions written, removals included"),
+        counter("reverts", &S::reverts, "versions removed by a revert"),
+        counter("conflicts", &S::conflicts, "writes refused because another transaction changed the record first"),
+        counter("no_space", &S::no_space, "writes refused because memory is full"),
+        counter("discarded_entries", &S::discarded_entries,
+                "appended entries that a refused or overtaken write discarded"),
+        counter("helped", &S::helped, "pointers to frozen entries that an operation replaced"));
   }
 };
+/// A copy of the operation counters of one table.
 using TableCounters = TableNumbers<uint64_t>;
 
-/// A table's share of a node's statistics.
+/// The statistics of one table on one node: its identity, its size, and its operation counters.
 struct TableStatistics : TableNumbers<uint64_t> {
   uint64_t table = 0;
   std::string name;
   std::string index_of;
   uint64_t keys = 0, pages = 0, column_pages = 0, log_bytes = 0, garbage_bytes = 0, index_bytes = 0;
 
+  /// Name, kind and meaning of each field.
   static constexpr auto fields() {
     using S = TableStatistics;
-    using statistics::level;
+    using statistics::gauge;
     using statistics::text;
     return std::tuple_cat(
-        std::tuple(level("table", &S::table, "id"), text("name", &S::name, "name"),
-                   text("index_of", &S::index_of, "the table that this is an index of; its records are tree nodes"),
-                   level("keys", &S::keys, "keys, those included whose removal is not collected yet"),
-                   level("pages", &S::pages, "pages of the log"),
-                   level("column_pages", &S::column_pages, "of the pages, those whose rows lie in columns"),
-                   level("log_bytes", &S::log_bytes, "entries in these pages"),
-                   level("garbage_bytes", &S::garbage_bytes,
-                         "upper estimate of the bytes that are superseded, removed or reverted"),
-                   level("index_bytes", &S::index_bytes, "the hash index")),
+        std::tuple(gauge("table", &S::table, "id of the table"), text("name", &S::name, "name of the table"),
+                   text("index_of", &S::index_of,
+                        "the table that this index belongs to; empty unless the records are tree nodes"),
+                   gauge("keys", &S::keys,
+                         "keys in the hash index, including removed records whose tombstone is not collected"),
+                   gauge("pages", &S::pages, "pages of the log"),
+                   gauge("column_pages", &S::column_pages, "column pages among them"),
+                   gauge("log_bytes", &S::log_bytes, "bytes of the entries and rows in these pages"),
+                   gauge("garbage_bytes", &S::garbage_bytes,
+                         "bytes of superseded, removed and reverted versions, an upper estimate"),
+                   gauge("index_bytes", &S::index_bytes, "memory of the hash index")),
         TableNumbers<uint64_t>::fields());
   }
 };
 
-/// What the executors of requests count.
+/// The request counters of one network thread, or their sum over all network threads.
 template <class Number>
 struct ExecutorNumbers {
   Number batches{}, operations{}, appends{}, malformed{}, fenced{}, refused{}, repeated{}, intents_refused{};
 
+  /// Name, kind and meaning of each number.
   static constexpr auto fields() {
     using S = ExecutorNumbers;
     using statistics::counter;
     return std::tuple(
         counter("batches", &S::batches, "frames executed"),
-        counter("operations", &S::operations, "point operations in them"),
-        counter("appends", &S::appends, "of the operations: writes that take the memory of ordinary writes"),
-        counter("malformed", &S::malformed, "connections ended for bytes that are no message"),
-        counter("fenced", &S::fenced, "requests refused because their session has ended"),
-        counter("refused", &S::refused, "requests refused without a lease, without the records, or while stopping"),
-        counter("repeated", &S::repeated, "requests that came again and were not executed again"),
+        counter("operations", &S::operations, "point operations executed"),
+        counter("appends", &S::appends, "point operations that allocate memory as ordinary writes do"),
+        counter("malformed", &S::malformed, "connections closed because they sent a malformed message"),
+        counter("fenced", &S::fenced, "requests refused because their session is fenced"),
+        counter("refused", &S::refused,
+                "requests refused because the node has no lease, has lost its records, or is stopping"),
+        counter("repeated", &S::repeated, "repeated requests that were answered without a second execution"),
         counter("intents_refused", &S::intents_refused,
-                "writes refused because the memory for intents was full (--intent-memory)"));
+                "writes refused because the memory for intents is full (--intent-memory)"));
   }
 };
 
-/// Statistics of a node since its start; for people, not consistent to the last operation.
+/// The statistics of a storage node since its start.
+///
+/// They serve monitoring: the numbers of one copy may stem from different moments.
 struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_t> {
   uint64_t node = 0;
   uint64_t incarnation = 0;
@@ -94,46 +108,46 @@ struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_
   uint64_t sessions = 0, reconnects = 0;
   uint64_t scans = 0, scan_pages = 0, scan_records = 0;
   uint64_t compacted_pages = 0, freed_pages = 0;
+  /// One element for each table that the node serves.
   std::vector<TableStatistics> tables;
 
-  /// All but the tables, which have a list of their own.
+  /// Name, kind and meaning of each field except `tables`; TableStatistics describes those.
   static constexpr auto fields() {
     using S = NodeStatistics;
     using statistics::counter;
     using statistics::flag;
-    using statistics::level;
+    using statistics::gauge;
     using statistics::text;
     return std::tuple_cat(
         std::tuple(
-            level("node", &S::node, "number; 0 before the node is registered"),
-            level("incarnation", &S::incarnation, "one start of the node"),
-            flag("connected", &S::connected, "to the commit manager"),
-            flag("lease_holds", &S::lease_holds, "requests are served, unless memory_lost"),
+            gauge("node", &S::node, "number of the node; 0 before it is registered"),
+            gauge("incarnation", &S::incarnation, "number of this start of the node (incarnation)"),
+            flag("connected", &S::connected, "the node is connected to the commit manager"),
+            flag("lease_holds", &S::lease_holds, "the node holds its lease; it serves requests unless memory_lost"),
             flag("memory_lost", &S::memory_lost,
-                 "the shards wait until an operator accepts that their records are lost"),
-            text("cluster", &S::cluster, "32 hexadecimal digits; empty before the node is registered"),
-            level("manager_epoch", &S::manager_epoch, "epoch of the commit manager at the last registration"),
+                 "the shards refuse requests until an operator accepts the loss of their records"),
+            text("cluster", &S::cluster,
+                 "id of the cluster, 32 hexadecimal digits; empty before the node is registered"),
+            gauge("manager_epoch", &S::manager_epoch, "epoch of the commit manager at the last registration"),
             text("manager_refusal", &S::manager_refusal,
-                 "why the commit manager that answers is refused: it is of another cluster, or its state is not the "
-                 "newest of this one; empty if it is not refused"),
-            counter("uptime_ns", &S::uptime_ns, "since the start"),
-            level("memory_limit_bytes", &S::memory_limit_bytes, "memory for records and indexes"),
-            level("memory_used_bytes", &S::memory_used_bytes, "of it, in use"),
-            level("query_memory_limit_bytes", &S::query_memory_limit_bytes, "memory for all scan queries together"),
-            level("query_memory_used_bytes", &S::query_memory_used_bytes, "of it, in use"),
-            counter("query_memory_refused", &S::query_memory_refused,
-                    "times that a query could not have what it needed"),
-            level("intent_memory_limit_bytes", &S::intent_memory_limit_bytes,
-                  "memory for the intents of all sessions together"),
-            level("intent_memory_used_bytes", &S::intent_memory_used_bytes, "of it, in use"),
-            level("intents", &S::intents, "writes that are remembered until publications cover their transactions"),
-            level("sessions", &S::sessions, "known now: with a connection, or with answers that are kept"),
-            counter("reconnects", &S::reconnects, "times that the commit manager was found again"),
-            counter("scans", &S::scans, "queries finished"),
-            counter("scan_pages", &S::scan_pages, "pages walked, each once for all queries that met there"),
-            counter("scan_records", &S::scan_records, "entries walked"),
-            counter("compacted_pages", &S::compacted_pages, "pages rewritten"),
-            counter("freed_pages", &S::freed_pages, "pages whose memory was given back")),
+                 "why the node refuses the commit manager that answers: it belongs to another cluster, or its state is "
+                 "not the newest of this cluster; empty if the node accepts it"),
+            counter("uptime_ns", &S::uptime_ns, "time since the start of the node"),
+            gauge("memory_limit_bytes", &S::memory_limit_bytes, "limit of the memory for records and indexes"),
+            gauge("memory_used_bytes", &S::memory_used_bytes, "memory of records and indexes in use"),
+            gauge("query_memory_limit_bytes", &S::query_memory_limit_bytes, "limit of the memory of all scan queries"),
+            gauge("query_memory_used_bytes", &S::query_memory_used_bytes, "memory of scan queries in use"),
+            counter("query_memory_refused", &S::query_memory_refused, "allocations of scan queries that were refused"),
+            gauge("intent_memory_limit_bytes", &S::intent_memory_limit_bytes, "limit of the memory of all intents"),
+            gauge("intent_memory_used_bytes", &S::intent_memory_used_bytes, "memory of intents in use"),
+            gauge("intents", &S::intents, "writes of open transactions that recovery could undo"),
+            gauge("sessions", &S::sessions, "sessions that have a connection or stored answers"),
+            counter("reconnects", &S::reconnects, "connections to the commit manager after the first one"),
+            counter("scans", &S::scans, "scan queries that have ended"),
+            counter("scan_pages", &S::scan_pages, "pages scanned; a page that serves several queries counts once"),
+            counter("scan_records", &S::scan_records, "entries scanned"),
+            counter("compacted_pages", &S::compacted_pages, "pages that compaction has rewritten"),
+            counter("freed_pages", &S::freed_pages, "pages that compaction has freed")),
         ExecutorNumbers<uint64_t>::fields(), net::TransportNumbers<uint64_t>::fields());
   }
 };

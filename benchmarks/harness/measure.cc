@@ -1,0 +1,111 @@
+#include "benchmarks/harness/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <utility>
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include "common/base/assert.h"
+#include "common/base/cpu_clock.h"
+#include "common/base/env.h"
+
+namespace loam::bench {
+namespace {
+
+constexpr size_t kHugePageBytes = 2 * 1024 * 1024;
+
+}  // namespace
+
+uint64_t thread_cpu_ns() { return loam::thread_cpu_ns(); }
+
+uint64_t wall_ns() { return RealEnv::now_ns(); }
+
+double Samples::quantile(double q) const {
+  if (values.empty()) return 0;
+  std::vector<double> sorted = values;
+  std::sort(sorted.begin(), sorted.end());
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+double Samples::spread() const {
+  const double middle = median();
+  return middle == 0 ? 0 : (quantile(0.75) - quantile(0.25)) / std::abs(middle);
+}
+
+std::vector<Samples> alternate(size_t turns, std::span<const Variant> variants) {
+  std::vector<Samples> results(variants.size());
+  for (const Variant& variant : variants) do_not_optimize(variant.run());  // warms caches, pools and predictors
+  for (size_t turn = 0; turn < turns; ++turn) {
+    for (size_t i = 0; i < variants.size(); ++i) {
+      const size_t chosen = turn % 2 == 0 ? i : variants.size() - 1 - i;
+      results[chosen].values.push_back(variants[chosen].run());
+    }
+  }
+  return results;
+}
+
+Samples ratio_of(const Samples& a, const Samples& b) {
+  LOAM_CHECK(a.values.size() == b.values.size(), "samples of one alternation");
+  Samples result;
+  for (size_t i = 0; i < a.values.size(); ++i) result.values.push_back(a.values[i] / b.values[i]);
+  return result;
+}
+
+const Samples& best_of(std::span<const Samples* const> probes, bool higher_is_better) {
+  const Samples* best = probes.front();
+  for (const Samples* probe : probes) {
+    if (higher_is_better ? probe->median() > best->median() : probe->median() < best->median()) best = probe;
+  }
+  return *best;
+}
+
+HugeArena::HugeArena(size_t size_bytes) {
+  const size_t size = round_up(std::max<size_t>(size_bytes, 1), kHugePageBytes);
+  // Maps one huge page more than needed, so that the arena can begin on a boundary, and unmaps the rest.
+  void* memory =
+      mmap(nullptr, size + kHugePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  LOAM_CHECK(memory != MAP_FAILED, "no memory for a probe; use --quick or smaller data");
+  auto* raw = static_cast<std::byte*>(memory);
+  auto* begin = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(raw), kHugePageBytes));
+  if (begin != raw) munmap(raw, static_cast<size_t>(begin - raw));
+  std::byte* end = raw + size + kHugePageBytes;
+  if (begin + size != end) munmap(begin + size, static_cast<size_t>(end - begin) - size);
+  bytes_ = {begin, size};
+  madvise(begin, size, MADV_HUGEPAGE);
+  for (size_t at = 0; at < size; at += 4096) begin[at] = std::byte{0};
+}
+
+HugeArena::~HugeArena() { munmap(bytes_.data(), bytes_.size()); }
+
+double HugeArena::huge_share() const {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool inside = false;
+  double huge_kb = 0;
+  while (std::getline(maps, line)) {
+    unsigned long from = 0, to = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2) {
+      const auto at = reinterpret_cast<uintptr_t>(bytes_.data());
+      inside = from < at + bytes_.size() &&
+               to > at;  // adjacent areas may share one mapping; the result is then an upper bound
+    } else if (unsigned long kb = 0; inside && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kb) == 1) {
+      huge_kb += static_cast<double>(kb);
+    }
+  }
+  return std::min(1.0, huge_kb * 1024 / static_cast<double>(bytes_.size()));
+}
+
+size_t usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return static_cast<size_t>(CPU_COUNT(&set));
+}
+
+}  // namespace loam::bench

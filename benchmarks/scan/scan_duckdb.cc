@@ -1,0 +1,284 @@
+#include "benchmarks/scan/scan_duckdb.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sched.h>
+
+#include "benchmarks/scan/order_lines.h"
+#include "common/base/assert.h"
+#include "storage-node/src/scan/kernels.h"
+
+namespace loam::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<size_t, 3> kQueries = {1, 64, 256};
+constexpr std::array<size_t, 2> kThreads = {1, 2};
+/// Upper bounds on the number and the total time of trials of each form, before the better one is chosen.
+constexpr size_t kTries = 3;
+constexpr double kTrySeconds = 1;
+/// One statement with FILTER clauses is cancelled after this multiple of the time of separate statements.
+constexpr double kGiveUp = 1.2;
+
+/// Minimum duration of a turn of either side. Shorter work is repeated, and the mean counts.
+constexpr double kTurnSeconds = 0.1;
+
+/// The mean of the seconds that `once` returns.
+template <class Once>
+double turn_ms(const Once& once) {
+  double seconds = 0;
+  size_t times = 0;
+  for (; seconds < kTurnSeconds; ++times) seconds += once();
+  return 1e3 * seconds / static_cast<double>(times);
+}
+
+/// Pins the calling thread and the threads that it starts to these cores until destruction.
+class ScopedAffinity {
+ public:
+  explicit ScopedAffinity(std::span<const size_t> cores) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const size_t core : cores) CPU_SET(core, &set);
+    LOAM_CHECK(sched_getaffinity(0, sizeof(before_), &before_) == 0 && sched_setaffinity(0, sizeof(set), &set) == 0,
+               "a core that may be used cannot be chosen");
+  }
+  ~ScopedAffinity() { sched_setaffinity(0, sizeof(before_), &before_); }
+  ScopedAffinity(const ScopedAffinity&) = delete;
+  ScopedAffinity& operator=(const ScopedAffinity&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+/// The last cores that this process may use, because the first core serves the interrupts on many machines.
+std::vector<size_t> last_cores(size_t count) {
+  cpu_set_t set;
+  std::vector<size_t> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) throw std::runtime_error("sched_getaffinity");
+  for (size_t i = CPU_SETSIZE; i-- != 0 && cores.size() < count;) {
+    if (CPU_ISSET(i, &set)) cores.push_back(i);
+  }
+  return cores;
+}
+
+/// The rows of OrderLines in a temporary folder, one file for each column.
+class ColumnFiles {
+ public:
+  ColumnFiles(size_t rows, uint64_t seed) {
+    std::string folder = (fs::temp_directory_path() / "loam-bench-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder " + folder);
+    folder_ = folder;
+    try {
+      write(rows, seed);
+    } catch (...) {
+      remove();
+      throw;
+    }
+  }
+  ~ColumnFiles() { remove(); }
+  ColumnFiles(const ColumnFiles&) = delete;
+  ColumnFiles& operator=(const ColumnFiles&) = delete;
+
+  const fs::path& folder() const { return folder_; }
+
+ private:
+  void write(size_t rows, uint64_t seed) const {
+    static_assert(std::endian::native == std::endian::little, "sums.py reads them so");
+    constexpr std::array<const char*, 7> kNames = {"order", "item",     "delivered", "amount",
+                                                   "line",  "quantity", "supplier"};
+    std::array<std::ofstream, kNames.size()> files;
+    for (size_t i = 0; i < files.size(); ++i) files[i].open(folder_ / kNames[i], std::ios::binary);
+    const auto put = [&](OrderLineField field, const auto& value) {
+      files[field].write(reinterpret_cast<const char*>(&value), sizeof(value));
+    };
+    OrderLineGenerator lines(rows, seed);
+    for (size_t i = 0; i < rows; ++i) {
+      const OrderLine line = lines.next(false);
+      put(kOrder, line.order);
+      put(kItem, line.item);
+      put(kDelivered, line.delivered);
+      put(kAmount, line.amount);
+      put(kLine, line.line);
+      put(kQuantity, line.quantity);
+      put(kSupplier, line.supplier);
+    }
+    for (std::ofstream& file : files) {
+      file.close();
+      if (!file) throw std::runtime_error("cannot write the columns into " + folder_.string() + ": is it full?");
+    }
+  }
+  void remove() const {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  fs::path folder_;
+};
+
+std::string figure_name(const char* what, size_t queries, size_t threads, const char* unit) {
+  return std::string("scan.") + what + "_q" + std::to_string(queries) + (threads == 1 ? "" : "_2threads") + unit;
+}
+
+/// For people.
+double rounded_ms(double seconds) { return std::round(1e5 * seconds) / 100; }
+
+void unmeasured(Report& report, size_t threads, const std::string& why) {
+  for (const size_t n : kQueries) {
+    report.add_unmeasured(figure_name("vs_duckdb", n, threads, ""), "ratio", Better::kHigher, why);
+    report.add_unmeasured(figure_name("duckdb", n, threads, "_ms"), "ms", Better::kLower, why);
+    report.add_unmeasured(figure_name("loam", n, threads, "_ms"), "ms", Better::kLower, why);
+  }
+}
+
+/// The same rows on both sides, and the queries over them.
+class DuckDbComparison {
+ public:
+  DuckDbComparison(Run& run, size_t rows, DuckDb& duckdb)
+      : run_(run),
+        duckdb_(duckdb),
+        field_(random_range_field(run.seed)),
+        lines_(rows, run.seed, {.columns = true, .ranges = field_}),
+        ranges_(make_ranges(field_, kQueries.back(), run.seed)) {
+    const ColumnFiles columns(rows, run.seed);
+    if (duckdb_.load(columns.folder()) != rows) throw std::runtime_error("DuckDB has another number of rows");
+    for (const RangeSum& range : ranges_) {
+      queries_.push_back(range.query());
+      expected_.push_back(lines_.sum(range));
+    }
+  }
+
+  void measure(size_t queries, size_t threads) {
+    const std::vector<size_t> cores = last_cores(threads);
+    const auto [better, options] = choose(queries, cores);
+    const std::vector<Variant> variants = {
+        {"duckdb", [&, form = better] { return turn_ms([&] { return *duckdb_seconds(form, queries, cores, {}); }); }},
+        {"loam", [&] { return turn_ms([&] { return loam_seconds(queries, cores); }); }},
+    };
+    const std::vector<Samples> ms = alternate(run_.turns, variants);
+    Report& report = run_.report;
+    report.add(figure_name("vs_duckdb", queries, threads, ""), ratio_of(ms[0], ms[1]), "ratio", Better::kHigher,
+               options);
+    report.add(figure_name("duckdb", queries, threads, "_ms"), ms[0], "ms", Better::kLower, options);
+    report.add(figure_name("loam", queries, threads, "_ms"), ms[1], "ms", Better::kLower, options);
+  }
+
+ private:
+  /// Chooses the faster form of DuckDB. The options of the figures tell the speed of both. One statement with 256
+  /// FILTER clauses takes twenty times as long as separate ones, so the limit cancels it.
+  std::pair<DuckDb::Form, nlohmann::ordered_json> choose(size_t queries, const std::vector<size_t>& cores) {
+    duckdb_seconds(DuckDb::Form::kSeparate, 1, cores, {});  // its threads, the table's memory
+    const double separate = *best_seconds(DuckDb::Form::kSeparate, queries, cores, {});
+    const std::optional<double> filter = best_seconds(DuckDb::Form::kFilter, queries, cores, kGiveUp * separate);
+    const DuckDb::Form form = filter && *filter < separate ? DuckDb::Form::kFilter : DuckDb::Form::kSeparate;
+    nlohmann::ordered_json options = {{"rows", lines_.rows()},
+                                      {"queries", queries},
+                                      {"threads", cores.size()},
+                                      {"range_field", name_of(field_)},
+                                      {"column_pages", lines_.column_pages()},
+                                      {"pages", lines_.pages()},
+                                      {"instructions", storage::kernels().name},
+                                      {"duckdb", duckdb_.version()},
+                                      {"duckdb_form", DuckDb::name_of(form)},
+                                      {"tried_separate_ms", rounded_ms(separate)}};
+    options["tried_filter_ms"] = filter ? nlohmann::ordered_json(rounded_ms(*filter)) : "given up: slower";
+    return {form, options};
+  }
+
+  /// Empty if every trial exceeds the limit.
+  std::optional<double> best_seconds(DuckDb::Form form, size_t queries, const std::vector<size_t>& cores,
+                                     std::optional<double> limit) {
+    std::optional<double> best;
+    const uint64_t from = wall_ns();
+    for (size_t i = 0; i < kTries && static_cast<double>(wall_ns() - from) < kTrySeconds * 1e9; ++i) {
+      const std::optional<double> seconds = duckdb_seconds(form, queries, cores, limit);
+      if (seconds) best = std::min(best.value_or(*seconds), *seconds);
+    }
+    return best;
+  }
+
+  /// Empty if it exceeded the limit.
+  std::optional<double> duckdb_seconds(DuckDb::Form form, size_t queries, const std::vector<size_t>& cores,
+                                       std::optional<double> limit) {
+    DuckDb::Request question{.form = form,
+                             .cores = cores,
+                             .threads = cores.size(),
+                             .field = name_of(field_),
+                             .ranges = {},
+                             .limit_seconds = limit};
+    for (const RangeSum& range : std::span(ranges_).first(queries)) question.ranges.emplace_back(range.low, range.high);
+    const DuckDb::Response answer = duckdb_.execute(question);
+    if (answer.timed_out) return std::nullopt;
+    LOAM_CHECK(std::ranges::equal(answer.sums, std::span(expected_).first(queries)), "a wrong sum of DuckDB");
+    return answer.seconds;
+  }
+
+  /// The time from the arrival of the queries to the last sum.
+  double loam_seconds(size_t queries, const std::vector<size_t>& cores) {
+    const ScopedAffinity on(cores);
+    std::vector<std::unique_ptr<SumPass>> passes;
+    passes.reserve(cores.size());
+    for (size_t part = 0; part < cores.size(); ++part) {
+      passes.push_back(std::make_unique<SumPass>(lines_, std::span(queries_).first(queries), part, cores.size()));
+    }
+    const auto finish = [&](size_t part) {
+      passes[part]->join_all();
+      passes[part]->finish();
+    };
+    std::vector<int64_t> sums(queries);
+    const uint64_t from = wall_ns();
+    std::vector<std::thread> others;
+    for (size_t part = 1; part < passes.size(); ++part) others.emplace_back(finish, part);
+    finish(0);
+    for (std::thread& other : others) other.join();
+    for (const auto& pass : passes) {
+      for (size_t i = 0; i < queries; ++i) sums[i] += pass->sum(i);
+    }
+    const uint64_t spent = wall_ns() - from;
+    LOAM_CHECK(std::ranges::equal(sums, std::span(expected_).first(queries)), "a wrong sum");
+    return static_cast<double>(spent) / 1e9;
+  }
+
+  Run& run_;
+  DuckDb& duckdb_;
+  const OrderLineField field_;
+  OrderLines lines_;
+  const std::vector<RangeSum> ranges_;
+  std::vector<Query> queries_;
+  std::vector<int64_t> expected_;
+};
+
+}  // namespace
+
+void measure_duckdb(Run& run, size_t rows, const DuckDb::Options& options) {
+  const auto duckdb = DuckDb::start(options);
+  if (!duckdb.ok()) {
+    for (const size_t threads : kThreads) unmeasured(run.report, threads, std::string(duckdb.status().message()));
+    return;
+  }
+  DuckDbComparison comparison(run, rows, **duckdb);
+  for (const size_t threads : kThreads) {
+    if (usable_cores() < threads) {
+      unmeasured(run.report, threads, "needs two cores");
+      continue;
+    }
+    for (const size_t queries : kQueries) comparison.measure(queries, threads);
+  }
+}
+
+}  // namespace loam::bench

@@ -1,0 +1,126 @@
+#include "deploy/cli/src/query/query_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace loam::cli {
+namespace {
+
+class QueryPlanTest : public ::testing::Test {
+ protected:
+  std::string error(const QueryText& text) {
+    auto plan = parse_query(text, schema_);
+    EXPECT_FALSE(plan.ok());
+    return plan.ok() ? "" : std::string(plan.status().message());
+  }
+
+  Schema schema_ = Schema::make({{"carrier", FieldType::kText, true},
+                                 {"dep_delay", FieldType::kInt32, true},
+                                 {"distance", FieldType::kFloat64, false}})
+                       .value();
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(QueryPlanTest, SelectsEverythingByDefault) {
+  const QueryPlan plan = parse_query({}, schema_).value();
+  EXPECT_EQ(plan.query.select, (std::vector<uint16_t>{0, 1, 2}));
+  EXPECT_EQ(plan.names, (Names{"carrier", "dep_delay", "distance"}));
+  EXPECT_FALSE(plan.query.with_key);
+}
+
+TEST_F(QueryPlanTest, SelectsFieldsWithKeyAndNewNames) {
+  const QueryPlan plan = parse_query({.select = "_key, distance as d, carrier", .limit = 7}, schema_).value();
+  EXPECT_TRUE(plan.query.with_key);
+  EXPECT_EQ(plan.query.select, (std::vector<uint16_t>{2, 0}));
+  EXPECT_EQ(plan.names, (Names{"_key", "d", "carrier"}));
+  EXPECT_EQ(plan.query.limit, 7u) << "the cluster stops early";
+  EXPECT_EQ(parse_query({.with_key = true}, schema_)->names, (Names{"_key", "carrier", "dep_delay", "distance"}));
+}
+
+TEST_F(QueryPlanTest, Aggregates) {
+  const QueryPlan plan =
+      parse_query({.aggregate = "count(*), COUNT(dep_delay) as known, avg(dep_delay), sum(distance), min(carrier)",
+                   .group_by = "carrier",
+                   .limit = 3},
+                  schema_)
+          .value();
+  EXPECT_EQ(plan.query.group_by, std::vector<uint16_t>{0});
+  EXPECT_EQ(plan.query.aggregates, (std::vector<Aggregate>{{AggregateOp::kCountAll, 0},
+                                                           {AggregateOp::kCount, 1},
+                                                           {AggregateOp::kAvg, 1},
+                                                           {AggregateOp::kSum, 2},
+                                                           {AggregateOp::kMin, 0}}));
+  EXPECT_EQ(plan.names, (Names{"carrier", "count(*)", "known", "avg(dep_delay)", "sum(distance)", "min(carrier)"}));
+  EXPECT_EQ(plan.query.limit, 0u) << "groups are cut here, after they are complete";
+  EXPECT_EQ(plan.limit, 3u);
+}
+
+TEST_F(QueryPlanTest, OrdersByColumnsOfTheResult) {
+  const QueryPlan plan = parse_query({.aggregate = "avg(dep_delay), count(*)",
+                                      .group_by = "carrier",
+                                      .order_by = "avg(dep_delay) DESC, count(*) asc, carrier"},
+                                     schema_)
+                             .value();
+  EXPECT_EQ(plan.sort, (std::vector<SortColumn>{{1, true}, {2, false}, {0, false}}));
+}
+
+TEST_F(QueryPlanTest, DistinguishesKeyFromFieldOfSameName) {
+  const Schema schema = Schema::make({{"_key", FieldType::kText, true}, {"a", FieldType::kInt32, false}}).value();
+  const QueryPlan all = parse_query({.with_key = true}, schema).value();
+  EXPECT_TRUE(all.query.with_key);
+  EXPECT_EQ(all.names, (Names{"__key", "_key", "a"}));
+  const QueryPlan field = parse_query({.select = "a, _key"}, schema).value();
+  EXPECT_FALSE(field.query.with_key);
+  EXPECT_EQ(field.query.select, (std::vector<uint16_t>{1, 0}));
+  const QueryPlan key = parse_query({.select = "__key, _key"}, schema).value();
+  EXPECT_TRUE(key.query.with_key);
+  EXPECT_EQ(key.query.select, (std::vector<uint16_t>{0}));
+}
+
+TEST_F(QueryPlanTest, UsesTopKWherePossible) {
+  const QueryPlan top =
+      parse_query({.select = "carrier, distance", .order_by = "distance desc", .limit = 5}, schema_).value();
+  EXPECT_EQ(top.query.top_k, (TopK{2, 5, true}));
+  EXPECT_TRUE(top.sort.empty());
+  const QueryPlan with_key =
+      parse_query({.select = "_key, carrier", .order_by = "carrier", .limit = 5}, schema_).value();
+  EXPECT_EQ(with_key.query.top_k, (TopK{0, 5, false}));
+  const QueryPlan by_key = parse_query({.order_by = "_key", .limit = 5, .with_key = true}, schema_).value();
+  EXPECT_FALSE(by_key.query.top_k) << "the key is no field";
+  EXPECT_EQ(by_key.sort, (std::vector<SortColumn>{{0, false}}));
+  EXPECT_EQ(by_key.query.limit, 0u) << "all rows are needed before the first five are known";
+  const QueryPlan two = parse_query({.order_by = "carrier, distance", .limit = 5}, schema_).value();
+  EXPECT_FALSE(two.query.top_k);
+  EXPECT_EQ(two.query.limit, 0u);
+}
+
+TEST_F(QueryPlanTest, ReportsErrors) {
+  EXPECT_EQ(error({.select = "carrier", .aggregate = "count(*)"}),
+            "--select and --with-key show records, --aggregate and --group-by summarise them; choose one");
+  EXPECT_EQ(error({.select = "carrier,"}),
+            "--select, column 9: expected a field or '*', found the end\n  carrier,\n          ^");
+  EXPECT_EQ(error({.select = "carrier distance"}),
+            "--select, column 9: nothing more was expected, found 'distance'\n  carrier distance\n          ^");
+  EXPECT_EQ(error({.select = "carrier, carrier"}),
+            "--select, column 10: the result has a column carrier already; give this one another name with AS\n"
+            "  carrier, carrier\n           ^");
+  EXPECT_EQ(error({.select = "carrier, _key"}),
+            "--select, column 10: _key is the first column, once\n  carrier, _key\n           ^");
+  EXPECT_EQ(error({.aggregate = "median(distance)"}),
+            "--aggregate, column 1: there is no aggregate 'median'; there are count, sum, min, max and avg\n"
+            "  median(distance)\n  ^");
+  EXPECT_EQ(error({.aggregate = "sum(*)"}), "--aggregate, column 1: only count takes '*'\n  sum(*)\n  ^");
+  EXPECT_EQ(error({.aggregate = "sum(carrier)"}),
+            "--aggregate, column 5: sum is for numbers, and carrier is text\n  sum(carrier)\n      ^");
+  EXPECT_EQ(error({.aggregate = "count"}),
+            "--aggregate, column 6: expected '(' after count, found the end\n  count\n       ^");
+  EXPECT_EQ(error({.aggregate = "count(*"}),
+            "--aggregate, column 8: expected ')' after *, found the end\n  count(*\n         ^");
+  EXPECT_EQ(error({.aggregate = "count(*)", .order_by = "carrier"}),
+            "--order-by, column 1: the result has no column carrier; it has count(*)\n  carrier\n  ^");
+  EXPECT_TRUE(error({.group_by = "unknown"}).starts_with("--group-by, column 1: ")) << error({.group_by = "unknown"});
+  EXPECT_TRUE(error({.where = "unknown = 1"}).starts_with("--where, column 1: "));
+}
+
+}  // namespace
+}  // namespace loam::cli
