@@ -1,4 +1,4 @@
-"""Plants a breach of every rule in a small tree, and sees scripts/check's checks find it, there and nowhere else."""
+"""Tests scripts/check: plants a violation of every rule in a small tree. The check must find it, and nothing else."""
 
 import importlib
 import json
@@ -33,7 +33,7 @@ int next() {
 
 
 class Planted(unittest.TestCase):
-    """A temporary tree that all checks accept, until a test plants something."""
+    """A temporary tree that all checks accept until a test plants a violation."""
 
     def setUp(self):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="loam_checks_"))
@@ -55,14 +55,15 @@ class Planted(unittest.TestCase):
         self.assertEqual([str(f) for f in self.findings(name)], [])
 
     def assert_found(self, name, *places):
-        """Exactly these (path, line) are found."""
+        """Asserts that the check finds exactly these (path, line)."""
         found = self.findings(name)
         self.assertEqual([(f.path, f.line) for f in found], sorted(places), [str(f) for f in found])
 
 
 class TextualChecks(Planted):
     def test_a_good_tree_is_clean(self):
-        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "claims", "idioms", "spelling", "formatting"):
+        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "claims", "idioms", "spelling", "commits",
+                     "formatting"):  # fmt: skip
             with self.subTest(name):
                 self.assert_clean(name)
 
@@ -79,6 +80,30 @@ class TextualChecks(Planted):
         self.plant("common/base/brief.cc", "\n" * 600)
         self.plant("common/base/endless.cc", "\n" * 601)
         self.assert_found("lengths", ("common/base/endless.cc", 0))
+
+    def test_long_lines(self):
+        long = "word " * 24 + "words"  # 125 columns
+        self.plant("common/base/drawing.h", f"// {long}\n// short\n")
+        self.plant("docs/page.md", f"# Page\n\n{long}\n\n| {long} |\n\n```\n{long}\n```\n{'x' * 130}\n\n* {long}\n")
+        self.assert_found("lengths", ("common/base/drawing.h", 1), ("docs/page.md", 3), ("docs/page.md", 12))
+
+    def test_commits(self):
+        def git(*arguments):
+            who = ("-c", "user.name=n", "-c", "user.email=e")
+            return subprocess.run(["git", *who, *arguments], cwd=self.root, check=True, capture_output=True, text=True).stdout
+
+        git("init", "-q")
+        git("add", ".")
+        git("commit", "-q", "-m", "Everything that was wrong before the record.")
+        self.plant("scripts/checks/commits_since.txt", git("rev-parse", "HEAD"))
+        good = ("base: count in one place", "common/base, docs: bring the counter home", "all: need no second count")
+        bad = ("Count in one place", "base: counted twice", "base: adds a count", "base: the count", "cellar: count",
+               "base: count " + "and count " * 7)  # fmt: skip
+        for subject in good + bad:
+            git("commit", "-q", "--allow-empty", "-m", subject, "-m", "A second place gave another number.")
+        git("commit", "-q", "--allow-empty", "-m", "base: count without a reason")
+        found = [finding.message.split('"')[1] for finding in self.findings("commits")]
+        self.assertEqual(sorted(found), sorted([*(subject.strip() for subject in bad), "base: count without a reason"]))
 
     def test_words(self):
         self.plant("common/base/later.cc", "// TO" "DO: finish\nint x;  // X" "XX\n")
@@ -122,16 +147,21 @@ class TextualChecks(Planted):
         self.plant("client-lib/src/own.h", "")
         self.plant("bdtree/src/tree/leaf.cc", '#include <loam/bdtree/tree.h>\n#include "common/schema/row.h"\n'
                    '#include "common/rpc/channel.h"\n#include <loam/client/session.h>\n')  # fmt: skip
-        # A header that only a test includes may use what tests use; one that product code includes too may not.
-        self.plant("common/schema/aid.h", '#include "common/testing/random.h"\n')
-        self.plant("common/schema/leak.h", '#include "common/testing/random.h"\n')
-        self.plant("common/schema/fixture.h", '#include "common/schema/aid.h"\n')
-        self.plant("common/schema/row_test.cc", '#include "common/schema/fixture.h"\n#include "common/schema/leak.h"\n')
-        self.plant("common/schema/row.cc", '#include "common/schema/leak.h"\n')
+        # Code that tests share may use test code; product code may not.
+        self.plant("storage-node/testing/fixture.h", '#include "common/testing/random.h"\n')
+        self.plant("storage-node/src/log/page_test.cc", '#include "storage-node/testing/fixture.h"\n')
+        self.plant("storage-node/src/log/page.cc", '#include "storage-node/testing/fixture.h"\n')
+        # Two folders that include each other, through a third one. Includes of tests do not count.
+        self.plant("storage-node/src/one/a.h", '\n#include "storage-node/src/two/b.h"\n')
+        self.plant("storage-node/src/two/b.h", '#include "storage-node/src/zoo/c.h"\n')
+        self.plant("storage-node/src/zoo/c.h", '#include "storage-node/src/one/a.h"\n')
+        self.plant("storage-node/src/two/b_test.cc", '#include "storage-node/src/log/page.h"\n')
+        self.plant("storage-node/src/log/page.h", '#include "storage-node/src/two/b.h"\n')
         self.plant("deploy/cli/src/dev.cc", "#include <loam/storage/node.h>\n#include <loam/commit/manager.h>\n")
         self.plant("benchmarks/index.cc", '#include "storage-node/src/index/hash_index.h"\n')
         self.assert_found("layers", ("common/base/up.cc", 3), ("common/net/down.cc", 2), ("common/net/up.cc", 1),
-                          ("common/schema/leak.h", 1),
+                          ("storage-node/src/log/page.cc", 1),
+                          ("storage-node/src/one/a.h", 2), ("storage-node/src/two/b.h", 1),
                           ("bdtree/src/tree/leaf.cc", 3), ("bdtree/src/tree/leaf.cc", 4),
                           *(("client-lib/src/session.cc", line) for line in (4, 5, 6, 7, 8)))  # fmt: skip
 
@@ -212,7 +242,7 @@ class TextualChecks(Planted):
 
 
 class Linted(Planted):
-    """A tree with compile commands, and a memory of clean contents of its own."""
+    """A tree with compile commands, and with its own record of clean contents."""
 
     def setUp(self):
         super().setUp()
@@ -239,7 +269,7 @@ class Linted(Planted):
 
 
 class Tidy(Linted):
-    def test_finds_and_remembers(self):
+    def test_finds_breaches_and_remembers_clean_sources(self):
         self.plant("common/base/name.h", "#pragma once\ninline int good_name() { return 1; }\n")
         self.plant("common/base/name.cc", '#include "common/base/name.h"\nint twice() { return 2 * good_name(); }\n')
         self.configure("common/base/name.cc")
@@ -249,10 +279,10 @@ class Tidy(Linted):
         self.assert_clean("tidy")
         self.assertEqual(set(self.memory.iterdir()), remembered)
 
-        # A change of a header alone makes the source that includes it be looked at again.
+        # A change of only a header lints the source that includes it again.
         self.plant("common/base/name.h", "#pragma once\ninline int good_name() { return 1; }\ninline int BadName() { return 1; }\n")
         self.assert_found("tidy", ("common/base/name.h", 3))
-        self.assert_found("tidy", ("common/base/name.h", 3))  # what was found is not remembered as clean
+        self.assert_found("tidy", ("common/base/name.h", 3))  # a source with findings is not remembered as clean
 
     def test_remembers_for_all_clones_and_for_a_month(self):
         other = self.root / "build/other"
@@ -271,7 +301,7 @@ class Tidy(Linted):
         with mock.patch("checks.tidy._lint", side_effect=AssertionError("looked at again")):
             self.assertRaisesRegex(AssertionError, "looked at again", self.findings, "tidy")
 
-    def test_clang_warnings_are_no_findings_and_tests_need_not_be_fast(self):
+    def test_ignores_clang_warnings_and_slow_code_of_tests(self):
         slow = "#include <vector>\nstd::vector<int> f() {\n  std::vector<int> v;\n  for (int i = 0; i < 9; ++i) v.push_back(i);\n  return v;\n}\n"
         self.plant("common/base/slow.cc", slow)
         self.plant("common/base/slow_test.cc", slow)
@@ -294,7 +324,7 @@ class Tidy(Linted):
 
 
 class TidySinceACommit(Linted):
-    """Which sources are linted when a commit is recorded at which the whole tree was clean."""
+    """Tests which sources are linted if the record names a commit at which the whole tree was clean."""
 
     def setUp(self):
         super().setUp()
@@ -319,7 +349,7 @@ class TidySinceACommit(Linted):
         self.git("commit", "-q", "-m", "change")
 
     def forget(self):
-        """The memory of all clones must not decide these tests."""
+        """Clears the record that all clones share, so that it does not influence these tests."""
         for known in self.memory.iterdir():
             known.unlink()
 
@@ -329,18 +359,18 @@ class TidySinceACommit(Linted):
             importlib.import_module("checks.tidy").run(Tree(self.root))
         return {call.args[1] for call in lint.call_args_list}
 
-    def test_nothing_is_looked_at_when_nothing_has_changed(self):
+    def test_unchanged_tree_lints_nothing(self):
         self.assertEqual(self.looked_at(), set())
         self.commit()  # the record itself
         self.assertEqual(self.looked_at(), set())
 
-    def test_a_header_brings_the_sources_that_reach_it(self):
+    def test_changed_header_lints_the_sources_that_reach_it(self):
         self.plant("common/base/name.h", "int name(int n);\n")
         self.assertEqual(self.looked_at(), {"common/base/user.cc"})
         self.commit()
         self.assertEqual(self.looked_at(), {"common/base/user.cc"})
 
-    def test_a_changed_proto_brings_the_sources_that_include_its_code(self):
+    def test_changed_proto_lints_the_sources_that_include_its_code(self):
         self.plant("common/base/proto/loam/sent.proto", 'syntax = "proto3";\n')
         self.plant("common/base/other.cc", '#include <loam/sent.grpc.pb.h>\nint other() { return 1; }\n')
         self.commit()
@@ -349,12 +379,12 @@ class TidySinceACommit(Linted):
         self.plant("common/base/proto/loam/sent.proto", 'syntax = "proto3";\nmessage Sent {}\n')
         self.assertEqual(self.looked_at(), {"common/base/other.cc"})
 
-    def test_a_new_source_is_looked_at(self):
+    def test_new_source_is_linted(self):
         self.plant("common/base/new.cc", "int fresh() { return 1; }\n")
         self.configure("common/base/new.cc", *sorted(self.sources))
         self.assertEqual(self.looked_at(), {"common/base/new.cc"})
 
-    def test_everything_is_looked_at_without_a_fitting_record(self):
+    def test_wrong_record_lints_every_source(self):
         record = self.root / "scripts/checks/lint_clean.txt"
         right = record.read_text(encoding="utf-8")
         for wrong in ("", "0" * 40 + right[40:], right.replace("LLVM version ", "LLVM version 0")):
@@ -365,9 +395,9 @@ class TidySinceACommit(Linted):
         self.plant("common/.clang-tidy", "Checks: -*\n")
         self.assertEqual(self.looked_at(), self.sources)
 
-    def test_what_differs_from_every_commit_is_not_recorded(self):
+    def test_uncommitted_tree_is_not_recorded(self):
         self.plant("common/base/other.cc", "int other() { return 2; }\n")
-        with self.assertRaisesRegex(RuntimeError, "commit what has changed"):
+        with self.assertRaisesRegex(RuntimeError, "uncommitted changes"):
             importlib.import_module("checks.tidy").record(Tree(self.root))
 
     def test_findings_are_not_recorded(self):
@@ -378,7 +408,7 @@ class TidySinceACommit(Linted):
 
 
 class Program(Planted):
-    def test_every_check_has_a_breach_planted_above(self):
+    def test_every_check_has_a_test(self):
         import importlib.machinery
         import importlib.util
 
@@ -387,7 +417,7 @@ class Program(Planted):
         loader.exec_module(program)
         planted = pathlib.Path(__file__).read_text(encoding="utf-8")
         for name in program.CHECKS:
-            self.assertIn(f'assert_found("{name}"', planted.replace("(\n            ", "("), name)
+            self.assertRegex(planted, rf'(assert_found|findings)\(\s*"{name}"', name)
             self.assertTrue(importlib.import_module(f"checks.{name}").WHAT)
 
 
