@@ -92,6 +92,16 @@ class MutateTest(unittest.TestCase):
         with self.assertRaisesRegex(MutantError, "contains the text 0 times"):
             self.mutate(place("return0", "y"))
 
+    def test_comment_must_not_be_cut(self):
+        source = SOURCE.replace("return 0;", "return 0;  // nothing, as it should be")
+        for original, refused in (("return 0;  // nothing", True), ("return 0;  // nothing, as it should be", False)):
+            listing = mutants.parse(listed([place(original, "return 1;", kind="statement")]))
+            if refused:
+                with self.assertRaisesRegex(MutantError, "Copy the whole comment"):
+                    mutants.mutate("common/x.cc", source, listing)
+            else:
+                self.assertIn("{ return 1;", mutants.mutate("common/x.cc", source, listing))
+
     def test_within_chooses_one_of_several(self):
         self.assertIn("(1) : (x)) < 0)", self.mutate(place("x", "1", within="(x < 0")))
         with self.assertRaisesRegex(MutantError, "2 times inside `within`"):

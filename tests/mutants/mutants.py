@@ -128,10 +128,16 @@ def _find(mutant, place, text):
             )
         return spans[0]
 
-    if not place.within:
-        return once(place.original, 0, len(text), "")
-    begin, end = once(place.within, 0, len(text), "")
-    return once(place.original, begin, end, " inside `within`")
+    begin, end = 0, len(text)
+    if place.within:
+        begin, end = once(place.within, begin, end, "")
+    begin, end = once(place.original, begin, end, " inside `within`" if place.within else "")
+    if "//" in text[:end].rpartition("\n")[2] and text[end:].partition("\n")[0].strip():
+        raise MutantError(
+            f"{mutant.name}: {place.file} continues the comment at the end of the text:\n{place.original}\n"
+            "Copy the whole comment, or end the text before it."
+        )
+    return begin, end
 
 
 def _switch(kind, original, variants):
