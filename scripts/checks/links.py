@@ -1,4 +1,4 @@
-"""Links of the documents, and files, tests, identifiers and options that documents and sources name."""
+"""Links and excerpts of the documents, and files, tests, identifiers and options that documents and sources name."""
 
 import ast
 import re
@@ -6,9 +6,11 @@ import re
 from checks import cpp
 from checks.tree import CODE_ROOTS, Finding
 
-WHAT = "links, and the files, tests, identifiers and options that documents name, exist"
+WHAT = "links, excerpts, and the files, tests, identifiers and options that documents name, exist"
 
 _FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+# A block of code that is copied from a file: ```LANGUAGE from: FILE
+_EXCERPT = re.compile(r"^```\w+ from: (?P<file>\S+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 _REFERENCE = re.compile(r"^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
@@ -82,6 +84,19 @@ def _slugs(text):
     return slugs
 
 
+def _false_excerpts(tree, page, text):
+    """Yields a finding for each excerpt that does not occur in the file it names."""
+    for match in _EXCERPT.finditer(text):
+        file = match["file"]
+        if not tree.exists(file):
+            problem = f"has an excerpt from '{file}', which does not exist: fix the name"
+        elif match["text"] not in (tree.root / file).read_text(encoding="utf-8"):
+            problem = f"has an excerpt that is not in '{file}': copy it again"
+        else:
+            continue
+        yield Finding(page, cpp.line_of(text, match.start()), problem)
+
+
 def _check_link(tree, page, target):
     """Returns the fault of a link, or None."""
     if re.match(r"[a-z][a-z0-9+.-]*:", target):  # a link to another site, which a build cannot reach
@@ -115,6 +130,7 @@ def run(tree):
                     if problem:
                         findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
                 rest = pattern.sub(_spaces, rest)  # so that each link is reported once
+            findings += _false_excerpts(tree, path, text)
             named += _FILE_SPAN.finditer(text)
             for match in _TEST_SPAN.finditer(text):
                 if match.group(1) not in tests:

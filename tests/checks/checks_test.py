@@ -172,6 +172,12 @@ class TextualChecks(Planted):
         self.assert_found("links", ("common/base/told.h", 1), ("docs/page.md", 1), ("docs/page.md", 3),
                           ("docs/page.md", 4), ("docs/page.md", 9))  # fmt: skip
 
+    def test_excerpts(self):
+        self.plant("common/base/add.h", "int one();\nint two();\n")
+        self.plant("docs/page.md", "```cpp from: common/base/add.h\nint two();\n```\n```cpp from: common/base/add.h\n"
+                   "int three();\n```\n```cpp from: common/base/gone.h\nint two();\n```\n")  # fmt: skip
+        self.assert_found("links", ("docs/page.md", 4), ("docs/page.md", 7))
+
     def test_named_tests(self):
         self.plant("common/base/counter_test.cc", "TEST(Counter, Counts) {}\nTEST_F(\n    CounterTest, Wraps) {}\n")
         self.plant("tests/checks/count_test.py", "class CountTest:\n    def test_it(self):\n        pass\n")
