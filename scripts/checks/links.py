@@ -11,6 +11,8 @@ WHAT = "links, excerpts, and the files, tests, identifiers and options that docu
 _FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 # A block of code that is copied from a file: ```LANGUAGE from: FILE
 _EXCERPT = re.compile(r"^```\w+ from: (?P<file>\S+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+# Names after a link to their source: [file.cc](../path/file.cc): `Scope::name`, `name`
+_PLACES = re.compile(r"\]\((?P<file>[^)\s]+)\.(?:h|cc)\):(?P<names>(?:\s*`[^`]+`[,;]?)+)")
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 _REFERENCE = re.compile(r"^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
@@ -97,6 +99,18 @@ def _false_excerpts(tree, page, text):
         yield Finding(page, cpp.line_of(text, match.start()), problem)
 
 
+def _misplaced_names(tree, page, text):
+    """Yields a finding for each name behind a link to a source that this source and its header do not have."""
+    for match in _PLACES.finditer(text):
+        file = (tree.root / page).parent / match["file"]
+        code = "".join(f.read_text(encoding="utf-8") for f in map(file.with_suffix, (".h", ".cc")) if f.exists())
+        for span in _CODE_SPAN.findall(match["names"]):
+            name = (re.findall(r"\w+", span) or [""])[-1]
+            if not re.search(rf"\b{name}\b", code):
+                problem = f"names '{name}' in {file.name}, which does not have it: name the file that has it"
+                yield Finding(page, cpp.line_of(text, match.start()), problem)
+
+
 def _check_link(tree, page, target):
     """Returns the fault of a link, or None."""
     if re.match(r"[a-z][a-z0-9+.-]*:", target):  # a link to another site, which a build cannot reach
@@ -131,6 +145,7 @@ def run(tree):
                         findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
                 rest = pattern.sub(_spaces, rest)  # so that each link is reported once
             findings += _false_excerpts(tree, path, text)
+            findings += _misplaced_names(tree, path, text)
             named += _FILE_SPAN.finditer(text)
             for match in _TEST_SPAN.finditer(text):
                 if match.group(1) not in tests:

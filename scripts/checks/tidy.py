@@ -8,6 +8,9 @@ lint` lints the whole tree and records the present commit. Only `make lint` noti
 In addition, the check records clean contents for all clones of a user, as ccache does. Each content has an empty file
 in $XDG_CACHE_HOME/loam/tidy (~/.cache/loam/tidy), which is removed after a month without use. A content is the source,
 the headers of the tree that it reaches, its compile command, every .clang-tidy and the version of clang-tidy.
+
+Docstrings (///) are no part of a content and no change, because no check of clang-tidy reads them. All other comments
+are: they can hold NOLINT or the name of an argument, and they count as lines of a function.
 """
 
 import concurrent.futures
@@ -25,6 +28,7 @@ from checks.tree import CODE_ROOTS, Finding
 
 WHAT = "lint (clang-tidy)"
 
+_DOCSTRING = re.compile(r"^[ \t]*///(?!.*NOLINT).*\n|[ \t]*///<(?!.*NOLINT).*$", re.MULTILINE)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 # Tests have only the checks of names, lengths and plain mistakes. Their speed does not matter, and they are half of all
 # files.
@@ -63,6 +67,11 @@ def _without_command(tree, commands):
     return [Finding(path, 0, problem) for path in sources if path not in commands]
 
 
+def _linted(text):
+    """Returns the part of a file's text that clang-tidy judges; None for a file that does not exist."""
+    return None if text is None else _DOCSTRING.sub("", text)
+
+
 class _Hasher:
     """Hashes a source file together with all headers of the tree that it reaches."""
 
@@ -95,7 +104,7 @@ class _Hasher:
         digest = hashlib.sha256(self._config + _TEST_CHECKS.encode())
         digest.update(entry["command"].replace(str(self._tree.root), ".").encode())  # the same in every clone
         for reached in sorted(self.reach(path)):
-            digest.update(reached.encode() + b"\0" + (self._tree.text(reached) or "").encode())
+            digest.update(reached.encode() + b"\0" + (_linted(self._tree.text(reached)) or "").encode())
         return digest.hexdigest()
 
 
@@ -117,15 +126,15 @@ def _lint(tree, path, database):
     command = ["clang-tidy-19", "--quiet", "-p", str(database), f"--header-filter={headers}"]
     if path.endswith("_test.cc") or path.startswith("tests/"):
         command.append(f"--checks=-*,{_TEST_CHECKS}")
-    told = subprocess.run([*command, str(tree.root / path)], cwd=tree.root, capture_output=True, text=True)
+    result = subprocess.run([*command, str(tree.root / path)], cwd=tree.root, capture_output=True, text=True)
     findings = set()
-    for match in map(_LINE.match, told.stdout.splitlines()):
+    for match in map(_LINE.match, result.stdout.splitlines()):
         if match:
             place = pathlib.Path(match.group(1))
             named = place.relative_to(tree.root).as_posix() if place.is_relative_to(tree.root) else str(place)
             findings.add(Finding(named, int(match.group(2)), match.group(3)))
-    if told.returncode != 0 and not findings:
-        raise RuntimeError(f"clang-tidy-19 failed on {path}: {told.stderr.strip() or told.stdout.strip()}")
+    if result.returncode != 0 and not findings:
+        raise RuntimeError(f"clang-tidy-19 failed on {path}: {result.stderr.strip() or result.stdout.strip()}")
     return findings
 
 
@@ -141,8 +150,8 @@ def _memory():
 
 
 def _version():
-    told = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, text=True, check=True).stdout
-    return re.search(r"LLVM version \S+", told).group()
+    result = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, text=True, check=True).stdout
+    return re.search(r"LLVM version \S+", result).group()
 
 
 def _suspects(tree, sources, hasher, version):
@@ -152,6 +161,7 @@ def _suspects(tree, sources, hasher, version):
     changed = tree.changed_since(commit) if commit and recorded_version == version else None
     if changed is None or any(p.endswith(".clang-tidy") or p == "scripts/checks/tidy.py" for p in changed):
         return sources
+    changed = {p for p in changed if _linted(tree.text(p)) != _linted(tree.git("show", f"{commit}:{p}"))}
     return [path for path in sources if not changed.isdisjoint(hasher.reach(path))]
 
 

@@ -178,6 +178,14 @@ class TextualChecks(Planted):
                    "int three();\n```\n```cpp from: common/base/gone.h\nint two();\n```\n")  # fmt: skip
         self.assert_found("links", ("docs/page.md", 4), ("docs/page.md", 7))
 
+    def test_names_behind_a_link(self):
+        self.plant("common/base/lamp.h", "class Lamp {\n  void light();\n};\n")
+        self.plant("common/base/lamp.cc", "void Lamp::light() {}\nvoid quench() {}\n")
+        self.plant("common/base/other.cc", "void flicker() {}\n")
+        self.plant("docs/page.md", "[lamp.h](../common/base/lamp.h): `Lamp::light`,\n  `quench`; [o](../common/base/other.cc).\n"
+                   "[lamp.cc](../common/base/lamp.cc): `light`, `flicker`.\n")  # fmt: skip
+        self.assert_found("links", ("docs/page.md", 3))
+
     def test_named_tests(self):
         self.plant("common/base/counter_test.cc", "TEST(Counter, Counts) {}\nTEST_F(\n    CounterTest, Wraps) {}\n")
         self.plant("tests/checks/count_test.py", "class CountTest:\n    def test_it(self):\n        pass\n")
@@ -375,6 +383,24 @@ class TidySinceACommit(Linted):
         self.assertEqual(self.looked_at(), {"common/base/user.cc"})
         self.commit()
         self.assertEqual(self.looked_at(), {"common/base/user.cc"})
+
+    def test_changed_docstring_lints_nothing(self):
+        self.plant("common/base/name.h", "/// Returns the name.\n///\n/// Any thread.\nint name();  ///< not null\n")
+        self.assertEqual(self.looked_at(), set())
+        self.commit()
+        self.assertEqual(self.looked_at(), set())
+        self.plant("common/base/name.h", "/// Returns the name.\nint name();  ///< NOLINT\n")
+        self.assertEqual(self.looked_at(), {"common/base/user.cc"})
+        self.plant("common/base/name.h", "// The name.\nint name();\n")
+        self.assertEqual(self.looked_at(), {"common/base/user.cc"})
+
+    def test_docstrings_are_no_part_of_a_remembered_content(self):
+        self.plant("common/base/name.h", "int name(int n);\n")
+        self.assertEqual(self.looked_at(), {"common/base/user.cc"})
+        importlib.import_module("checks.tidy").run(Tree(self.root))
+        self.plant("common/base/name.h", "/// Returns the name.\nint name(int n);\n")
+        with mock.patch("checks.tidy._lint", side_effect=AssertionError("looked at again")):
+            self.assert_clean("tidy")
 
     def test_changed_proto_lints_the_sources_that_include_its_code(self):
         self.plant("common/base/proto/loam/sent.proto", 'syntax = "proto3";\n')
