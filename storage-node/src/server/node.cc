@@ -1,3 +1,4 @@
+// The storage node as one object: check of the options, construction of the parts, statistics, and shutdown.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <loam/storage/node.h>
 
 #include "common/base/env.h"
+#include "common/base/log.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "common/net/make_transport.h"
@@ -136,6 +138,7 @@ struct StorageNode::Impl {
 };
 
 Status StorageNode::Impl::start() {
+  // Phase 1: memory. Queries have a part of --memory of their own, so they cannot fill the pool of the records.
   PagePoolOptions pool_options;
   pool_options.limit_bytes = options.memory_bytes - query_memory.limit_bytes();
   pool_options.page_size_bytes = options.page_bytes;
@@ -153,14 +156,19 @@ Status StorageNode::Impl::start() {
   compactor_options.columns = *policy_of(options.columns);
   compactor_options.min_column_rows = options.column_rows;
   compactor = std::make_unique<Compactor>(compactor_options, *pool, epochs);
+  // Phase 2: the state that threads share. Network threads have the writer numbers from 0 on, the background thread
+  // has the next one.
   const size_t background_writer = options.network_threads;
   registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
   tables = std::make_unique<TableStatisticsReader>(*registry, epochs);
   sessions = std::make_unique<SessionTable>(intent_pool, [this](PeerId peer, Status status) {
+    // The id of a peer names its network thread (NetworkThread::on_connected()).
     network[peer % network.size()]->post({.peer = peer, .close = std::move(status)});
   });
   share = std::make_unique<CompactionShare>(
       CompactionShare::Options{.share = options.compact_core_share, .watermark = options.compact_watermark});
+  // Phase 3: threads. The control thread comes last, because requests are served as soon as it has registered the
+  // node.
   LOAM_RETURN_IF_ERROR(start_network());
   background = std::make_unique<BackgroundThread>(
       *registry, *compactor, *pool, epochs, *share,
@@ -186,17 +194,18 @@ Status StorageNode::Impl::start_network() {
   net::TransportOptions transport_options;
   transport_options.spin_ns = options.never_sleep ? net::kForever : options.spin_ns;
   LOAM_ASSIGN_OR_RETURN(const std::vector<unsigned> cores, parse_cores(options.network_cores));
-  std::vector<net::Transport::AcceptTarget> shares;
+  // All network threads share one listener, which distributes the connections among them in turn.
+  std::vector<net::Transport::AcceptTarget> targets;
   std::vector<Outbox*> outboxes;
   for (size_t i = 0; i < options.network_threads; ++i) {
     LOAM_ASSIGN_OR_RETURN(auto transport, net::make_transport(wanted.scheme, transport_options));
     network.push_back(std::make_unique<NetworkThread>(i, options.network_threads, std::move(transport), *registry,
                                                       *sessions, epochs, *pool, *share,
                                                       ExecuteOptions{options.batch_group, options.batch_prefetch}));
-    shares.push_back({&network.back()->transport(), network.back().get()});
+    targets.push_back({&network.back()->transport(), network.back().get()});
     outboxes.push_back(network.back().get());
   }
-  LOAM_ASSIGN_OR_RETURN(listener, network.front()->transport().listen(wanted, shares));
+  LOAM_ASSIGN_OR_RETURN(listener, network.front()->transport().listen(wanted, targets));
   address = listener->address().to_string();
   scans = std::make_unique<ScanService>(*registry, epochs, *pool, std::move(outboxes),
                                         ScanService::Options{.threads = options.scan_threads,
@@ -204,6 +213,7 @@ Status StorageNode::Impl::start_network() {
                                                              .stall_limit_ns = options.scan_stall_limit_ns,
                                                              .memory = &query_memory,
                                                              .nice = static_cast<int>(options.scan_nice)});
+  // Network threads start last, because a request may start a scan.
   scans->run();
   for (size_t i = 0; i < network.size(); ++i) {
     network[i]->set_scans(*scans, *scans);
@@ -218,7 +228,9 @@ void StorageNode::Impl::stop() {
   admin.reset();
   if (registry) registry->leave_service();
   if (control) control->stop();
-  if (scans) scans->end_all({StatusCode::kUnavailable, "the storage node is stopping"}, kDrainNs);
+  if (scans && !scans->end_all({StatusCode::kUnavailable, "the storage node is stopping"}, kDrainNs)) {
+    log_warning("some scans had not ended in time when the storage node stopped");
+  }
   for (auto& thread : network) thread->stop();
   if (scans) scans->stop();
   if (background) background->stop();

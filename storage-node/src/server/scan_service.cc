@@ -1,3 +1,5 @@
+// Start, credits, cancellation and end of scans, and their messages to clients. scan_worker.cc executes the part of
+// one scan thread, and network_thread.cc delivers the messages.
 #include "storage-node/src/server/scan_service.h"
 
 #include <algorithm>
@@ -61,10 +63,11 @@ void ScanService::stop() {
   for (auto& worker : workers_) worker->stop();
 }
 
-void ScanService::end_all(const Status& status, uint64_t timeout_ns) {
+bool ScanService::end_all(const Status& status, uint64_t timeout_ns) {
   std::unique_lock lock(mutex_);
   for (const auto& [id, active] : active_) cancel_parts(id, status);
-  idle_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return active_.empty(); });
+  return idle_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                        [this] { return active_.empty() && unposted_ends_ == 0; });
 }
 
 void ScanService::add_statistics(NodeStatistics& statistics) const {
@@ -78,12 +81,14 @@ void ScanService::add_statistics(NodeStatistics& statistics) const {
 Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
   LOAM_ASSIGN_OR_RETURN(ScanSpec spec, make_spec(scan));
   if (scan.explain) {
+    // A plan reads no page, so the network thread answers it.
     wire::ScanDone done = scan_done(ok_status());
     const std::string plan = explain(*spec.schema, spec.query, spec.pages->size());
     done.plan = plan;
     post(peer.id(), sequence, done);
     return ok_status();
   }
+  // Step 1: register the scan before a part runs, because a part that ends at once looks it up.
   const size_t parts = std::min<size_t>(workers_.size(), scan.credits);  // each part needs a credit
   ScanId id;
   {
@@ -106,6 +111,7 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
                    .outstanding = std::vector<uint32_t>(parts),
                    .statistics = std::vector<wire::ScanStatistics>(parts)};
   }
+  // Step 2: give each scan thread its part. All parts share the pinned page list, and the credits are divided evenly.
   spec.parts = parts;
   for (size_t part = 0; part < parts; ++part) {
     ScanSpec own = spec;
@@ -122,6 +128,8 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
 }
 
 Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
+  // The caller holds the epoch guard of its batch from the check of the snapshot to the pin. So the compactor frees no
+  // page with a version that the snapshot sees in between (R14, refusal of old snapshots; R23, immutable page list).
   const RegistryView& view = registry_.view();
   const std::shared_ptr<ServedTable>* found = view.find(scan.table);
   if (found == nullptr && view.deferred.contains(scan.table)) {
@@ -148,6 +156,8 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
     return Status(StatusCode::kSnapshotTooOld,
                   "versions that this snapshot sees may have been collected; begin a new transaction");
   }
+  // A scan that names shards filters its rows by shard. Other scans return all records, because the storage node
+  // accepts no record of a shard that it does not own (R26, shards of a scan).
   if (!scan.shards.empty()) {
     auto served = std::make_shared<std::bitset<wire::kVirtualShards>>();
     for (const uint16_t shard : scan.shards) {
@@ -197,6 +207,7 @@ void ScanService::cancel(Peer& peer, uint64_t sequence) {
 
 void ScanService::peer_disconnected(PeerId peer) {
   const std::scoped_lock lock(mutex_);
+  // The map is ordered by peer and sequence, so the scans of one peer follow each other.
   for (auto request = by_request_.lower_bound({peer, 0}); request != by_request_.end() && request->first.first == peer;
        ++request) {
     Env::probe("node.scan.client_gone");
@@ -273,6 +284,7 @@ void ScanService::part_done(ScanId id, size_t part, const Status& status, const 
     ActiveScan& active = active_.at(id);
     active.statistics[part] = statistics;
     active.part_ended[part] = true;
+    // The first error is the result of the scan, so the other parts need not continue.
     if (!status.ok() && active.status.ok()) {
       Env::probe("node.scan.failed");
       active.status = status;
@@ -282,11 +294,13 @@ void ScanService::part_done(ScanId id, size_t part, const Status& status, const 
     ended = std::move(active);
     by_request_.erase({ended.peer, ended.sequence});
     active_.erase(id);
+    ++unposted_ends_;
   }
   finished_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
   post(ended.peer, ended.sequence, scan_done(std::move(ended.status), sum_of(ended.statistics)));
   const std::scoped_lock lock(mutex_);
-  if (active_.empty()) idle_.notify_all();
+  --unposted_ends_;
+  if (active_.empty() && unposted_ends_ == 0) idle_.notify_all();
 }
 
 }  // namespace loam::storage

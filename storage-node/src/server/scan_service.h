@@ -57,8 +57,8 @@ class ScanService : public ScanHandler, public PeerObserver {
   /// Ends the scan threads and joins them.
   void stop();
   /// Ends the scans under way with `status`. Blocks until the ends of all scans are in the outboxes, or `timeout_ns` is
-  /// over. Threads: any.
-  void end_all(const Status& status, uint64_t timeout_ns);
+  /// over. Returns whether they are. Threads: any.
+  bool end_all(const Status& status, uint64_t timeout_ns);
   void add_statistics(NodeStatistics& statistics) const;
 
   Status start(Peer& peer, uint64_t sequence, wire::Scan scan) override;
@@ -126,9 +126,10 @@ class ScanService : public ScanHandler, public PeerObserver {
   std::vector<std::unique_ptr<ScanWorker>> workers_;  // part p of every scan runs on workers_[p]
 
   Mutex mutex_;
-  Condition idle_;  // signalled when no scan is under way
+  Condition idle_;  // signalled when no scan is under way, and the end of each is in its outbox
   // Guarded by mutex_.
   std::unordered_map<ScanId, ActiveScan> active_;
+  size_t unposted_ends_ = 0;  // scans that have left active_, and whose end is not in an outbox yet
   std::map<std::pair<PeerId, uint64_t>, ScanId> by_request_;
   ScanId last_id_ = 0;
   // Any thread.

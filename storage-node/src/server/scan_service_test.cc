@@ -5,10 +5,12 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <semaphore>
 #include <utility>
 
 #include "common/base/env.h"
@@ -23,6 +25,7 @@ namespace {
 class RecordingOutbox : public Outbox {
  public:
   void post(OutgoingMessage outgoing) override {
+    if (before_post) before_post();
     const std::lock_guard lock(mutex_);
     messages_.push_back(std::move(outgoing.message));
     posted_.notify_all();
@@ -42,6 +45,8 @@ class RecordingOutbox : public Outbox {
     EXPECT_TRUE(wire::decode_envelope(reader, envelope).ok());
     return envelope.opcode;
   }
+
+  std::function<void()> before_post;  ///< set before the scan threads run
 
  private:
   std::mutex mutex_;
@@ -263,7 +268,7 @@ TEST_F(ScanServiceTest, LimitsQueriesAndDistinguishesSequences) {
   EXPECT_TRUE(start(sum_scan(), 3) == StatusCode::kOverloaded);
 }
 
-TEST_F(ScanServiceTest, PartsOfSeveralThreadsMakeOneAnswer) {
+TEST_F(ScanServiceTest, PartsOfSeveralThreadsMakeOneReply) {
   fill();
   for (const unsigned threads : {1u, 3u}) {
     start_service(threads);
@@ -397,10 +402,29 @@ TEST_F(ScanServiceTest, EndAllInformsTheClients) {
   fill();
   start_service(2);
   ASSERT_TRUE(start(sum_scan()).ok());
-  service->end_all({StatusCode::kUnavailable, "stopping"}, 0);  // the threads do not run yet
+  EXPECT_FALSE(service->end_all({StatusCode::kUnavailable, "stopping"}, 0)) << "the threads do not run yet";
   service->run();
   EXPECT_EQ(end_of_scan(), StatusCode::kUnavailable);
-  service->end_all({StatusCode::kUnavailable, "stopping"}, 30'000'000'000);
+  EXPECT_TRUE(service->end_all({StatusCode::kUnavailable, "stopping"}, 30'000'000'000));
+  service->stop();
+}
+
+TEST_F(ScanServiceTest, EndAllWaitsUntilTheEndsAreInTheOutboxes) {
+  fill();
+  start_service(1);
+  std::binary_semaphore posting(0), may_post(0);
+  outbox.before_post = [&] {
+    posting.release();
+    may_post.acquire();
+  };
+  ASSERT_TRUE(start(sum_scan()).ok());
+  EXPECT_FALSE(service->end_all({StatusCode::kUnavailable, "stopping"}, 0)) << "the thread does not run yet";
+  service->run();
+  posting.acquire();
+  EXPECT_FALSE(service->end_all({StatusCode::kUnavailable, "stopping"}, 0)) << "the thread has not posted the end";
+  may_post.release();
+  EXPECT_TRUE(service->end_all({StatusCode::kUnavailable, "stopping"}, 30'000'000'000));
+  EXPECT_EQ(end_of_scan(), StatusCode::kUnavailable);
   service->stop();
 }
 
@@ -497,14 +521,14 @@ TEST_F(ScanServiceTest, ProgressIntervalIsClamped) {
     scan.progress_interval_ns = interval_ns;
     ASSERT_TRUE(start(scan).ok());
     const auto messages = outbox.wait_for_done();
-    const auto told = std::ranges::count_if(messages, [](const Buffer& message) {
+    const auto progress_reports = std::ranges::count_if(messages, [](const Buffer& message) {
       return RecordingOutbox::opcode(message) == wire::Opcode::kScanProgress;
     });
     if (interval_ns == 1) {
-      EXPECT_GE(told, 1);
-      EXPECT_LE(told, 50) << "once in 20 ms at most";
+      EXPECT_GE(progress_reports, 1);
+      EXPECT_LE(progress_reports, 50) << "once in 20 ms at most";
     } else {
-      EXPECT_EQ(told, 0);
+      EXPECT_EQ(progress_reports, 0);
     }
   }
 }
