@@ -41,14 +41,14 @@ _ASKED = f'__has_include("{mutants_module.NAMES_HEADER}")'.encode()
 
 def listed(root):
     """Returns the files of PARTS that exist in the working tree and that git tracks or does not ignore."""
-    told = subprocess.run(
+    result = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PARTS],
         cwd=root,
         capture_output=True,
         check=True,
         text=True,
     )
-    return sorted({name for name in told.stdout.split("\0") if name and (root / name).is_file()})
+    return sorted({name for name in result.stdout.split("\0") if name and (root / name).is_file()})
 
 
 def write(path, content):

@@ -43,14 +43,14 @@ class ListTest(unittest.TestCase):
         self.assertGreaterEqual(len(found), 25)
 
     def test_product_does_not_mention_mutants(self):
-        told = subprocess.run(
+        result = subprocess.run(
             ["git", "grep", "-l", "loam::mutants", "--", "common", "storage-node", "commit-manager", "client-lib"],
             cwd=generate.ROOT,
             capture_output=True,
             text=True,
             check=False,
         )
-        self.assertEqual(told.stdout, "", "the product's sources mention mutants")
+        self.assertEqual(result.stdout, "", "the product's sources mention mutants")
 
     def test_refuses_invalid_lists(self):
         for wrong, why in (

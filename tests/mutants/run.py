@@ -82,9 +82,9 @@ def build(jobs, log):
             ["cmake", "--preset", "dev"],
             ["cmake", "--build", "--preset", "dev", "-j", str(jobs), "--target", "loam-sim"],
         ):
-            told = subprocess.run(command, cwd=generate.TREE, capture_output=True, text=True, check=False)
-            if told.returncode != 0:
-                raise MutantError(f"{' '.join(command)} failed in {generate.TREE}:\n{told.stdout}{told.stderr}")
+            result = subprocess.run(command, cwd=generate.TREE, capture_output=True, text=True, check=False)
+            if result.returncode != 0:
+                raise MutantError(f"{' '.join(command)} failed in {generate.TREE}:\n{result.stdout}{result.stderr}")
     return mutants
 
 
@@ -117,19 +117,19 @@ class Runner:
         self.running.add(process)
         text = process.communicate()[0]
         self.running.discard(process)
-        self.take(result, first, text, process.returncode, time.monotonic() - begin)
+        self.record_result(result, first, text, process.returncode, time.monotonic() - begin)
 
-    def take(self, result, first, text, code, seconds):
+    def record_result(self, result, first, text, code, seconds):
         failed = None
         ran = 0
         for line in text.splitlines():
             with contextlib.suppress(json.JSONDecodeError):
-                told = json.loads(line)
-                if "seed" not in told:
+                row = json.loads(line)
+                if "seed" not in row:
                     continue
                 ran += 1
-                if told["failed"] and (failed is None or told["seed"] < failed["seed"]):
-                    failed = told
+                if row["failed"] and (failed is None or row["seed"] < failed["seed"]):
+                    failed = row
         if failed is None and code != 0 and not self.stopped:
             failed = {"seed": first + ran, "invariant": "crash", "message": f"exit code {code}\n{text[-2000:]}"}
         with self.lock:

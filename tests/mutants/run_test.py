@@ -90,8 +90,8 @@ class RunTest(unittest.TestCase):
 
     def run_program(self, *options):
         command = [sys.executable, run.__file__, "--no-build", "--json", "--program", self.program, *options]
-        told = subprocess.run(command, capture_output=True, text=True, check=False)
-        return told.returncode, [json.loads(line) for line in told.stdout.splitlines()], told.stderr
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        return completed.returncode, [json.loads(line) for line in completed.stdout.splitlines()], completed.stderr
 
     def test_exit_code_reports_survivors_and_a_failing_product(self):
         name = run.mutants_module.load(run.generate.LIST)[0].name
@@ -101,17 +101,17 @@ class RunTest(unittest.TestCase):
         self.assertEqual([(row["mutant"], row["good"]) for row in rows], [(name, True), ("(none)", True)])
         self.assertEqual(rows[0]["seeds"], 3)
         self.assertEqual(rows[1]["seeds"], 3)
-        code, rows, said = self.run_program(name, "--seeds", "2")
+        code, rows, stderr = self.run_program(name, "--seeds", "2")
         self.assertEqual((code, rows[0]["good"]), (1, False))
-        self.assertIn("0 found, 1 not found", said)
+        self.assertIn("0 found, 1 not found", stderr)
         self.set_product("2-dirty-read", {name: "3-lost-update"})
         code, rows, _ = self.run_program(name, "--seeds", "20")
         self.assertEqual((code, rows[1]["good"], rows[1]["invariant"]), (1, False, "dirty-read"))
 
     def test_unknown_mutant(self):
-        code, _, said = self.run_program("no-such-mutant")
+        code, _, stderr = self.run_program("no-such-mutant")
         self.assertEqual(code, 1)
-        self.assertIn("there is no mutant no-such-mutant", said)
+        self.assertIn("there is no mutant no-such-mutant", stderr)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ FIRST_SEED = os.environ.get("LOAM_FIRST_SEED", "7000")
 def events(program):
     """Returns {seed: (hash of its events, number of its events)}."""
     command = [program, "--json", "--seeds", SEEDS, "--first-seed", FIRST_SEED, "--jobs", str(os.cpu_count() or 1)]
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
     return {line["seed"]: (line["hash"], line["events"]) for line in lines if "seed" in line}
 
 

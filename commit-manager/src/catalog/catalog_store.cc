@@ -1,3 +1,5 @@
+// The catalog as data: checks of requests, tables and indexes, registration of storage nodes, the shard map, and the
+// catalog's part of the stored state. table_changes.cc decides when a table is pending, visible or removed.
 #include "commit-manager/src/catalog/catalog_store.h"
 
 #include <algorithm>
@@ -11,6 +13,8 @@ namespace loam::commit {
 
 namespace {
 
+/// Returns the bytes of a table in a message. Their sum is bounded, so that the catalog fits into one message
+/// (kMaxCatalogBytes).
 size_t encoded_bytes(const wire::TableInfo& table) {
   Buffer bytes;
   ByteWriter writer(bytes);
@@ -35,6 +39,7 @@ std::string difference(const Schema& present, const Schema& asked) {
 }
 
 Status check_name(std::string_view name) {
+  // The message repeats only the begin of the name, which may be as long as a whole request.
   const auto refuse = [&](std::string_view why) {
     return Status(StatusCode::kInvalidArgument,
                   "table name '" + std::string(name.substr(0, 64)) + "': " + std::string(why));
@@ -57,6 +62,8 @@ Status check_name(std::string_view name) {
 }  // namespace
 
 CatalogStore::CatalogStore(const CoreOptions& options) : options_(options), next_table_(wire::kFirstUserTableId.value) {
+  // Loam's own tables exist from the start of a cluster. Every program has their definitions, so save() leaves them
+  // out.
   for (const wire::TableInfo& table : wire::system_tables()) {
     tables_.emplace(table.name, TableEntry{table, false});
     table_bytes_ += encoded_bytes(table);
@@ -66,6 +73,7 @@ CatalogStore::CatalogStore(const CoreOptions& options) : options_(options), next
 
 Status CatalogStore::check(const wire::CreateTable& request) const {
   LOAM_RETURN_IF_ERROR(check_name(request.name));
+  // A peer has sent the request, so the kind may be any number.
   if (request.kind != TableKind::kTransactional && request.kind != TableKind::kNonTransactional) {
     return {StatusCode::kInvalidArgument,
             "table " + request.name + ": unknown kind " + std::to_string(static_cast<int>(request.kind))};
@@ -81,6 +89,7 @@ Status CatalogStore::check_index(const wire::CreateTable& request) const {
   const auto refuse = [&](StatusCode code, const std::string& why) {
     return Status(code, "index " + request.name + ": " + why);
   };
+  // Step 1: the indexed table. A pending table does not count, because a storage node may still refuse it.
   const auto of = std::ranges::find_if(
       tables_, [&](const auto& entry) { return !entry.second.pending && entry.second.table.id == index.table; });
   if (of == tables_.end()) {
@@ -91,6 +100,8 @@ Status CatalogStore::check_index(const wire::CreateTable& request) const {
     return refuse(StatusCode::kWrongTableKind,
                   "table " + table.name + " is non-transactional, and has no transactions to maintain an index");
   }
+  // Step 2: the index as a table. `ready_since` and `damaged` belong to the commit manager: a client that set
+  // `ready_since` would open an index to readers that no build has filled (R29, index creation).
   if (request.kind != TableKind::kNonTransactional || !(request.schema == wire::index_node_schema()) ||
       index.ready_since != 0 || index.damaged) {
     return refuse(StatusCode::kInvalidArgument, "an index is created as an empty non-transactional table of nodes");
@@ -99,6 +110,7 @@ Status CatalogStore::check_index(const wire::CreateTable& request) const {
     return refuse(StatusCode::kInvalidArgument,
                   "an index is of 1 to " + std::to_string(wire::kMaxIndexParts) + " fields");
   }
+  // Step 3: the fields of the index.
   std::set<uint16_t> fields;
   for (const wire::IndexPart& part : index.parts) {
     if (part.field >= table.schema.size()) {
@@ -128,6 +140,8 @@ Status CatalogStore::check_same_definition(const wire::TableInfo& table, const w
                   std::string(to_string(request.kind)));
   }
   if (!(table.schema == request.schema)) return refuse(difference(table.schema, request.schema));
+  // `ready_since` and `damaged` are the state of the index and not compared: a repeated creation may find the index
+  // built.
   const wire::IndexDefinition &present = table.index, &asked = request.index;
   if (present.table != asked.table) return refuse("it is an index of another table, or none");
   if (present.unique != asked.unique) return refuse(present.unique ? "it is unique" : "it is not unique");
@@ -136,6 +150,7 @@ Status CatalogStore::check_same_definition(const wire::TableInfo& table, const w
 }
 
 Result<wire::TableInfo> CatalogStore::add(const wire::CreateTable& request) {
+  // All limits are checked before the first change, so a refused request changes nothing and uses no id.
   if (tables_.size() >= options_.max_tables) {
     return Status(StatusCode::kOverloaded, "table " + request.name + ": the cluster has " +
                                                std::to_string(tables_.size()) + " tables, its limit; drop some first");
@@ -146,6 +161,7 @@ Result<wire::TableInfo> CatalogStore::add(const wire::CreateTable& request) {
     return Status(StatusCode::kOverloaded, "table " + request.name + ": the definitions of all tables would exceed " +
                                                std::to_string(options_.max_catalog_bytes) + " bytes; drop some first");
   }
+  // version_ stays, because clients do not see a pending table.
   ++next_table_;
   ++revision_;
   ++node_catalog_revision_;
@@ -195,6 +211,7 @@ std::vector<std::string> CatalogStore::unfinished_indexes() const {
   return names;
 }
 
+/// No function clears the mark: entries on the lost storage node are missing, and only a new index gets them.
 size_t CatalogStore::mark_indexes_damaged() {
   size_t damaged = 0;
   for (auto& [name, found] : tables_) {
@@ -209,6 +226,8 @@ size_t CatalogStore::mark_indexes_damaged() {
 Status CatalogStore::finish_index(TableId index) {
   for (auto& [name, found] : tables_) {
     if (found.table.id != index || found.pending || !found.table.index) continue;
+    // The version rises first: transactions that begin with a catalog from this version on may read the index (R29,
+    // index creation). A repeated report finds the index ready and changes nothing.
     if (found.table.index.state() == wire::IndexState::kBuilding) {
       changed();
       found.table.index.ready_since = version_;
@@ -241,15 +260,22 @@ Result<CatalogStore::Registration> CatalogStore::register_node(const wire::Regis
     return refuse(StatusCode::kInvalidArgument,
                   "an address has 1 to " + std::to_string(kMaxAddressBytes) + " bytes, such as tcp://127.0.0.1:7401");
   }
+  // Step 1: find out which process registers. A process that names an incarnation has registered before. A process
+  // that names none, but the random number (`start`) of the current incarnation, did not receive the reply to its
+  // first registration: `unheard`. It keeps that incarnation. As a new start it would get another one, and its node
+  // would count as lost if it has shards. Any other process is a new start. Any other process is a new start.
   NodeStatus* node = find_address(request.address);
   const bool unheard = node != nullptr && request.start != 0 && starts_[node->info.id.value - 1] == request.start;
   const bool new_start = request.incarnation.value == 0 && !unheard;
+  // Step 2: refuse a process that another one has replaced. Both would serve the same shards (R10, cluster identity and
+  // incarnations).
   if (request.incarnation.value != 0 && (node == nullptr || node->info.incarnation != request.incarnation)) {
     return refuse(StatusCode::kFenced, "incarnation " + std::to_string(request.incarnation.value) +
                                            " of the storage node at " + request.address +
                                            (node == nullptr ? " is not known" : " has been replaced by a newer one") +
                                            "; end this process, and start it again if it is still needed");
   }
+  // Step 3: a new address is a new node.
   if (node == nullptr) {
     if (nodes_.size() >= kMaxNodes) {
       return refuse(StatusCode::kOverloaded,
@@ -262,6 +288,8 @@ Result<CatalogStore::Registration> CatalogStore::register_node(const wire::Regis
     node->info.address = request.address;
   }
   if (request.incarnation.value == 0 && unheard) Env::probe("manager.node.answer_was_lost");
+  // Step 4: a new process has empty memory, and has lost records if its node has shards. A process that returns keeps
+  // `memory_lost`, which only accept_loss() clears.
   if (new_start) {
     node->info.incarnation = Incarnation(++last_incarnation_);
     node->memory_lost = node->shards != 0;
@@ -281,6 +309,8 @@ void CatalogStore::node_unreachable(NodeId node) {
 }
 
 void CatalogStore::accept_loss(NodeId node) {
+  // The state stays kLost until the node serves its shards (finish_loss()), so clients see no change yet. revision_
+  // rises, because the decision is stored before the node hears of it.
   nodes_[node.value - 1].memory_lost = false;
   ++revision_;
 }
@@ -288,6 +318,14 @@ void CatalogStore::accept_loss(NodeId node) {
 void CatalogStore::finish_loss(NodeId node) {
   set_state(nodes_[node.value - 1], wire::NodeState::kLive);
   changed();
+}
+
+std::vector<NodeId> CatalogStore::nodes_with_shards() const {
+  std::vector<NodeId> nodes;
+  for (const NodeStatus& node : nodes_) {
+    if (node.shards != 0) nodes.push_back(node.info.id);
+  }
+  return nodes;
 }
 
 size_t CatalogStore::count(wire::NodeState state) const {
@@ -299,6 +337,8 @@ void CatalogStore::save(DurableState& state) const {
   state.last_incarnation = Incarnation(last_incarnation_);
   state.next_table = TableId(next_table_);
   state.version = version_;
+  // A pending table is left out: its creation is not answered, so a restart may forget it. Its id stays used, because
+  // next_table is stored.
   state.tables.clear();
   for (const auto& [name, found] : tables_) {
     if (!found.pending && !wire::is_system_name(name)) state.tables.push_back(found.table);
@@ -328,11 +368,13 @@ void CatalogStore::restore(const DurableState& state) {
     starts_.push_back(stored.start);
     set_state(node, node.memory_lost ? wire::NodeState::kLost : wire::NodeState::kLive);
   }
+  // The numbers of shards are not stored; the map gives them.
   shards_assigned_ = state.shards_assigned;
   shards_ = state.shards;
   for (const NodeId owner : shards_.owners) {
     if (owner.value != 0) ++nodes_[owner.value - 1].shards;
   }
+  // Nodes that were unreachable count as reachable again, so this catalog differs from the stored one.
   changed();
 }
 
@@ -342,6 +384,7 @@ bool CatalogStore::assign_shards() {
   for (NodeStatus& status : nodes_) {
     if (status.info.state != wire::NodeState::kUnreachable) live.push_back(&status);
   }
+  // The nodes get shards in turn, so their numbers of shards differ by at most one.
   for (size_t shard = 0; shard < shards_.owners.size(); ++shard) {
     NodeStatus& owner = *live[shard % live.size()];
     shards_.owners[shard] = owner.info.id;
@@ -350,7 +393,7 @@ bool CatalogStore::assign_shards() {
   shards_assigned_ = true;
   changed();
   ++node_catalog_revision_;
-  shards_.version = version_;
+  shards_.version = version_;  // the map has the version of the first catalog that contains it
   return true;
 }
 
@@ -382,7 +425,7 @@ void CatalogStore::check_invariants() const {
   }
   LOAM_CHECK(bytes == table_bytes_, "table bytes are counted");
   LOAM_CHECK(starts_.size() == nodes_.size(), "each node has a start");
-  std::vector<uint32_t> shards(nodes_.size() + 1);
+  std::vector<uint32_t> shards(nodes_.size() + 1);  // shards[0] counts shards without an owner
   for (const NodeId owner : shards_.owners) ++shards.at(owner.value);
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const NodeStatus& node = nodes_[i];

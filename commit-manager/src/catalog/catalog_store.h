@@ -40,8 +40,8 @@ class CatalogStore {
     bool pending = false;  ///< clients do not see it yet
   };
 
-  /// Checks name, kind, schema and index definition of a request. kInvalidArgument, kNoSuchTable: the message has the
-  /// fault.
+  /// Checks name, kind, schema and index definition of a request. kInvalidArgument, kNoSuchTable, kWrongTableKind: the
+  /// message of the status names the fault.
   Status check(const wire::CreateTable& request) const;
   /// Returns the table of this name, pending or not; null if there is none.
   const TableEntry* find(std::string_view name) const;
@@ -103,6 +103,8 @@ class CatalogStore {
   /// Returns the pending tables, ascending.
   std::vector<TableId> pending_tables() const;
   const std::vector<NodeStatus>& nodes() const { return nodes_; }
+  /// Returns the nodes that have shards, ascending. Only these hold records and intents.
+  std::vector<NodeId> nodes_with_shards() const;
   size_t tables() const { return tables_.size(); }
 
   /// Rises with each change of what save() writes or catalog() returns.

@@ -1,3 +1,5 @@
+// The codec of the state and the check of a decoded state. state_file.cc reads and writes the bytes. The core and
+// CatalogStore fill the fields and use them.
 #include "commit-manager/src/catalog/durable_state.h"
 
 #include <algorithm>
@@ -20,7 +22,9 @@ Status damaged(const std::string& why) {
   return {StatusCode::kMalformed, "the commit manager's state " + why + "; restore it from a copy"};
 }
 
-/// Checks the properties that the rest of the program relies on.
+/// Checks the properties that the rest of the program relies on. The checksum detects damage on the disk. This check
+/// detects a state that a faulty program has written, before an id is given out twice or a number is used as an index
+/// outside of its array.
 Status check(const DurableState& state) {
   if (state.epoch == 0) return damaged("has no epoch");
   if (state.format > kOldestStateFormat &&
@@ -29,6 +33,7 @@ Status check(const DurableState& state) {
   }
   if (state.next_table < wire::kFirstUserTableId)
     return damaged("has a next table id within those of Loam's own tables");
+  // Tables: names and ids are unique, and next_table is above all ids, so that no later table gets one of them.
   std::set<std::string_view> names;
   std::set<TableId> ids;
   for (const wire::TableInfo& table : state.tables) {
@@ -42,6 +47,7 @@ Status check(const DurableState& state) {
       return damaged("has table '" + table.name + "' twice, or under a number that was never given out");
     }
   }
+  // Indexes: each has its table and fields, because their numbers are used without a further check.
   for (const wire::TableInfo& table : state.tables) {
     if (!table.index) continue;
     const auto of = std::ranges::find(state.tables, table.index.table, &wire::TableInfo::id);
@@ -53,6 +59,8 @@ Status check(const DurableState& state) {
         return damaged("has an index on a field that does not exist, '" + table.name + "'");
     }
   }
+  // Storage nodes: node n is nodes[n - 1]. An address or incarnation that two nodes share would let one process
+  // register as either of them.
   std::set<std::string_view> addresses;
   std::set<Incarnation> incarnations;
   for (size_t i = 0; i < state.nodes.size(); ++i) {
@@ -63,6 +71,7 @@ Status check(const DurableState& state) {
       return damaged("has storage nodes that contradict each other, at number " + std::to_string(i + 1));
     }
   }
+  // Shards: all of them have an owner, or none has, because the map is dealt out as a whole.
   if (state.shards.owners.size() != wire::kVirtualShards) return damaged("has a shard map of another size");
   for (const NodeId owner : state.shards.owners) {
     if (owner.value > state.nodes.size() || (owner.value != 0) != state.shards_assigned) {
@@ -75,6 +84,7 @@ Status check(const DurableState& state) {
 }  // namespace
 
 void encode_state(const DurableState& state, Buffer& out) {
+  // The body comes first, because the head contains its size and its checksum.
   Buffer body;
   ByteWriter body_writer(body);
   wire::Encoder encoder(body_writer);
@@ -100,6 +110,8 @@ Result<DurableState> decode_state(Bytes bytes) {
                    std::to_string(kHeaderBytes));
   }
   if (!equal(magic, as_bytes(kMagic))) return damaged("does not begin with " + std::string(kMagic));
+  // The format is checked before everything that depends on it, so that the error for a state of another version names
+  // the version. It would otherwise report damage.
   if (format < kOldestStateFormat || format > kStateFormat) {
     return Status(StatusCode::kUnsupportedVersion,
                   "the commit manager's state has format " + std::to_string(format) +

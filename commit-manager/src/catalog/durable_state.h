@@ -54,8 +54,8 @@ struct DurableState {
   std::vector<DurableNode> nodes;       ///< node n is nodes[n - 1]
   bool shards_assigned = false;
   wire::ShardMap shards;
-  /// The history up to `epoch`; without a cluster id in format 4 (R10, cluster identity and incarnations). Its field
-  /// `log` comes from the commit log.
+  /// The history up to `epoch` (R10, cluster identity and incarnations). A state of format 4 has none. The field `log`
+  /// of the history comes from the commit log.
   wire::ClusterHistory history;
 
   template <class Self, class V>

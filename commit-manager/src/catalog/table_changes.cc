@@ -1,3 +1,6 @@
+// Creations, drops and shard maps as changes that storage nodes acknowledge (R30, table creation and drop). A change
+// passes start(), send_if_stored(), acknowledge() and finish(). catalog_store.cc keeps the tables, and the core sends
+// the messages (NodeChannel).
 #include "commit-manager/src/catalog/table_changes.h"
 
 #include <algorithm>
@@ -20,6 +23,8 @@ void TableChanges::create(const wire::CreateTable& request, CreateDone done) {
     answers_.emplace_back([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
   };
   if (Status status = catalog_.check(request); !status.ok()) return answer(std::move(status));
+  // The name exists: this is a repetition, or another client creates the same table. Both succeed if the definitions
+  // agree. A pending table may still fail at a storage node, so this request then waits for the outcome of the first.
   if (const CatalogStore::TableEntry* found = catalog_.find(request.name); found != nullptr) {
     if (Status status = CatalogStore::check_same_definition(found->table, request); !status.ok())
       return answer(std::move(status));
@@ -57,12 +62,16 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   if (wire::is_system_name(request.name)) {
     return refuse(StatusCode::kInvalidArgument, " is one of Loam's own tables and cannot be dropped");
   }
+  // A request with the id of a table that the name no longer has is a repetition: the first drop is under way or has
+  // ended. It must not drop a later table of the same name.
   const CatalogStore::TableEntry* found = catalog_.find(request.name);
   const bool gone = found == nullptr || found->pending;
   if (request.table != TableId() && (gone || found->table.id != request.table)) {
     return repeat_drop(request, std::move(done));
   }
   if (gone) return refuse(StatusCode::kNoSuchTable, " does not exist");
+  // A builder that fails drops its index with `unfinished`. If the index was finished meanwhile, transactions may read
+  // it already, so it stays.
   const bool building = found->table.index && found->table.index.state() == wire::IndexState::kBuilding;
   if (request.unfinished && !building) {
     return refuse(StatusCode::kConflict, " is not an index that is being built; it is not dropped");
@@ -70,6 +79,8 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   if (const Status status = check_pending_limit(request.name); !status.ok()) {
     return refuse(status.code(), ": too many changes are waiting for storage nodes; try again later");
   }
+  // The table leaves the catalog before a storage node hears of the drop, so no later catalog leads a transaction to a
+  // table that is being removed. Its indexes go first: without the table no transaction maintains them.
   Change change;
   change.kind = Kind::kDrop;
   change.table = found->table;
@@ -86,6 +97,7 @@ void TableChanges::repeat_drop(const wire::DropTable& request, DropDone done) {
     change.droppers.push_back(std::move(done));
     return;
   }
+  // No drop of this id is under way, so it has ended, and the requester did not get the reply.
   answers_.emplace_back([this, done = std::move(done)] { done(wire::DropTableReply{catalog_.version()}); });
 }
 
@@ -98,6 +110,8 @@ void TableChanges::drop_indexes(TableId table) {
   }
 }
 
+/// An index that is being built is dropped, not marked. finish_index() then fails with kNoSuchTable, so its builder
+/// does not declare an index ready that may lack entries.
 void TableChanges::mark_indexes_damaged() {
   if (catalog_.mark_indexes_damaged() != 0) Env::probe("manager.index.damaged");
   for (const std::string& name : catalog_.unfinished_indexes()) {
@@ -156,6 +170,7 @@ void TableChanges::send(NodeId node, uint64_t sequence, const Change& change) {
 void TableChanges::acknowledge(NodeId node, uint64_t sequence, const Status& outcome) {
   const auto at = changes_.find(sequence);
   if (at == changes_.end()) return;  // a repeated reply
+  // The first failure counts. The change still waits for the other nodes, because finish() undoes it at all of them.
   if (std::erase(at->second.awaited, node) > 0 && !outcome.ok() && at->second.failure.ok()) {
     at->second.failure = {outcome.code(), "a storage node refused it: " + std::string(outcome.message())};
   }
@@ -167,6 +182,7 @@ void TableChanges::stop_awaiting(NodeId node) {
 
 void TableChanges::resend(NodeId node) {
   for (const auto& [sequence, change] : changes_) {
+    // A change whose state is not stored yet is sent when it is stored (send_stored()).
     if (!change.sent || std::ranges::find(change.awaited, node) == change.awaited.end()) continue;
     Env::probe("manager.table.told_again");
     send(node, sequence, change);
@@ -175,6 +191,7 @@ void TableChanges::resend(NodeId node) {
 
 void TableChanges::complete_acknowledged() {
   const auto idle = [](const auto& entry) { return entry.second.awaited.empty(); };
+  // finish() may add a change that waits for no node, so each search starts at the front again.
   while (true) {
     const auto at = std::find_if(changes_.begin(), changes_.end(), idle);
     if (at == changes_.end()) break;
@@ -182,6 +199,7 @@ void TableChanges::complete_acknowledged() {
     changes_.erase(at);
     finish(std::move(done));  // may start another change
   }
+  // A callback may make the next request, which adds to answers_. That answer follows with the next call.
   std::vector<std::function<void()>> answers;
   answers.swap(answers_);
   for (auto& answer : answers) answer();
@@ -198,9 +216,13 @@ void TableChanges::finish(Change change) {
     case Kind::kCreate:
       break;
   }
+  // A creation of an index whose table was dropped meanwhile: drop_indexes() has left this index out, because it was
+  // pending.
   if (change.table.index && !catalog_.known_table(change.table.index.table)) {
     change.failure = {StatusCode::kNoSuchTable, "its table was dropped meanwhile"};
   }
+  // A failed creation: the nodes that have accepted the table drop it again. The requesters need not wait for that,
+  // because clients have never seen the table.
   if (!change.failure.ok()) {
     Env::probe("manager.table.create_undone");
     catalog_.remove(change.table.name);
@@ -213,6 +235,8 @@ void TableChanges::finish(Change change) {
     for (const CreateDone& done : change.creators) done(status);
     return;
   }
+  // A successful creation: every node that serves has the table, so clients may see it. The first requester has
+  // created it, and the others are told that it existed.
   catalog_.activate(change.table.name);
   for (size_t i = 0; i < change.creators.size(); ++i) {
     change.creators[i](wire::CreateTableReply{change.table, i > 0, catalog_.version()});

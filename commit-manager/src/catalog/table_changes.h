@@ -54,7 +54,7 @@ class TableChanges {
   void drop(const wire::DropTable& request, DropDone done);
   /// Called when the loss of records is accepted, so that indexes may lack entries from now on. Drops the indexes
   /// that are being built, so that their builders start again. Marks ready indexes as damaged for every transaction
-  /// that begins from now on. The caller completes no id that the loss leaves half undone before this call.
+  /// that begins from now on. The caller makes this call before it completes an id whose writes are in part lost.
   void mark_indexes_damaged();
   /// Sends the shard map, which was just dealt out, to all reachable nodes except `informed`.
   void distribute_shard_map(NodeId informed);
@@ -88,7 +88,7 @@ class TableChanges {
     bool sent = false;
   };
 
-  /// Answers a repeated drop: waits for the drop that is under way, or refuses if the table does not exist.
+  /// Answers a repeated drop as the first one: when the drop that is under way has ended, or at once if it has ended.
   void repeat_drop(const wire::DropTable& request, DropDone done);
   void drop_indexes(TableId table);
   void drop_index(const std::string& name);

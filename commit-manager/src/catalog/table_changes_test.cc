@@ -24,14 +24,14 @@ struct Nodes final : NodeChannel {
   };
   uint64_t next_sequence() override { return ++last_sequence; }
   void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override {
-    told.push_back({node, sequence, message.table.id, true});
+    sent.push_back({node, sequence, message.table.id, true});
   }
   void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) override {
-    told.push_back({node, sequence, message.table, false});
+    sent.push_back({node, sequence, message.table, false});
   }
   uint64_t state_number() override { return state; }
   bool is_stored(uint64_t number) const override { return number <= stored; }
-  std::vector<SentMessage> told;
+  std::vector<SentMessage> sent;
   uint64_t last_sequence = 0;
   uint64_t state = 0;
   uint64_t stored = 0;
@@ -68,17 +68,17 @@ TEST(TableChanges, TellsNodesWhenTheChangeIsStored) {
                  [](const Result<wire::CreateTableReply>&) {});
   changes.send_stored();
   changes.resend(NodeId(1));
-  EXPECT_TRUE(nodes.told.empty());
+  EXPECT_TRUE(nodes.sent.empty());
   nodes.stored = 1;
   changes.send_stored();
   changes.send_stored();
-  ASSERT_EQ(nodes.told.size(), 1u);
+  ASSERT_EQ(nodes.sent.size(), 1u);
   changes.resend(NodeId(1));
-  EXPECT_EQ(nodes.told.size(), 2u) << "the first change is sent again";
+  EXPECT_EQ(nodes.sent.size(), 2u) << "the first change is sent again";
   nodes.stored = 2;
   changes.send_stored();
-  ASSERT_EQ(nodes.told.size(), 3u);
-  EXPECT_NE(nodes.told[2].table, nodes.told[0].table);
+  ASSERT_EQ(nodes.sent.size(), 3u);
+  EXPECT_NE(nodes.sent[2].table, nodes.sent[0].table);
 }
 
 TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
@@ -96,24 +96,24 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
     int asked = 0;
     int answered = 0;
     const auto deliver = [&](bool all) {
-      size_t count = all ? nodes.told.size() : random.below(nodes.told.size() + 1);
+      size_t count = all ? nodes.sent.size() : random.below(nodes.sent.size() + 1);
       for (; count > 0; --count) {
-        const Nodes::SentMessage told = nodes.told.front();  // in order: as on connections
-        nodes.told.erase(nodes.told.begin());
-        if (!connected.contains(told.node)) continue;  // its connection went with it
-        if (told.catalog.has_value()) {
-          at_node[told.node] = *told.catalog;
+        const Nodes::SentMessage message = nodes.sent.front();  // in order: as on connections
+        nodes.sent.erase(nodes.sent.begin());
+        if (!connected.contains(message.node)) continue;  // its connection went with it
+        if (message.catalog.has_value()) {
+          at_node[message.node] = *message.catalog;
           continue;
         }
         Status outcome;
-        if (told.install && random.one_in(6)) {
+        if (message.install && random.one_in(6)) {
           outcome = Status(StatusCode::kNoSpace, "full");
-        } else if (told.install) {
-          at_node[told.node].insert(told.table);
+        } else if (message.install) {
+          at_node[message.node].insert(message.table);
         } else {
-          at_node[told.node].erase(told.table);
+          at_node[message.node].erase(message.table);
         }
-        changes.acknowledge(told.node, told.sequence, std::move(outcome));
+        changes.acknowledge(message.node, message.sequence, std::move(outcome));
       }
       changes.complete_acknowledged();
     };
@@ -124,12 +124,12 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
           const std::string address = "tcp://n:" + std::to_string(random.below(6));
           const auto node = catalog.register_node({address, "", 1});
           ASSERT_TRUE(node.ok());
-          std::erase_if(nodes.told, [&](const Nodes::SentMessage& told) { return told.node == node->node; });
+          std::erase_if(nodes.sent, [&](const Nodes::SentMessage& message) { return message.node == node->node; });
           // The node serves its old tables until it has read the reply.
           connected.insert(node->node);
           std::set<TableId> tables;
           for (const wire::TableInfo& table : catalog.catalog(true).tables) tables.insert(table.id);
-          nodes.told.push_back({node->node, 0, TableId(0), false, std::move(tables)});
+          nodes.sent.push_back({node->node, 0, TableId(0), false, std::move(tables)});
           changes.resend(node->node);
           break;
         }
@@ -172,7 +172,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
       }
       catalog.check_invariants();
     }
-    while (!nodes.told.empty()) deliver(true);
+    while (!nodes.sent.empty()) deliver(true);
     EXPECT_EQ(changes.pending(), 0u);
     EXPECT_EQ(asked, answered) << "every request was answered";
     std::set<TableId> present;

@@ -13,12 +13,12 @@ namespace loam::commit {
 Status Core::Impl::get_catalog(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::GetCatalog request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (state_store_ != nullptr && stored_.number == 0) {
+  if (states_.enabled() && states_.stored().number == 0) {
     const Status status(StatusCode::kUnavailable, "catalog: the commit manager is starting; try again");
     send(peer, sequence, wire::Error{status, kRetryUnavailableNs});
     return ok_status();
   }
-  send(peer, sequence, wire::GetCatalogReply{shown_catalog(peer.node.value != 0)});
+  send(peer, sequence, wire::GetCatalogReply{states_.shown_catalog(peer.node.value != 0)});
   return ok_status();
 }
 
@@ -33,8 +33,8 @@ Status Core::Impl::begin(Session& session, ByteReader& reader, uint64_t sequence
     return ok_status();
   }
   const uint64_t count = uint64_t{begin_.read_write} + begin_.upgrades.size();
-  reserve_transactions(count);
-  if (transactions_reserved(count) && (queued_begins_.empty() || count == 0)) {
+  states_.reserve_transactions(transactions_.last_id(), count);
+  if (states_.transactions_reserved(transactions_.last_id(), count) && (queued_begins_.empty() || count == 0)) {
     execute_begin(session, sequence, begin_, now_ns);
   } else if (!queue_begin(session.id, sequence, begin_)) {
     refuse(session, sequence,
@@ -57,7 +57,7 @@ void Core::Impl::execute_begin(Session& session, uint64_t sequence, const wire::
   begun_.snapshot = *begun.snapshot;
   begun_.seen_by_all = begun.seen_by_all;
   begun_.durable = begun.durable;
-  begun_.catalog_version = shown_version();
+  begun_.catalog_version = states_.shown_version();
   send_begin_reply(session, sequence);
   Env::pause_point("manager.begin.answered");
 }
@@ -99,20 +99,19 @@ bool Core::Impl::rebuild_begin_reply(const Session& session, uint64_t sequence, 
 /// commits: in append_commits() or later.
 Status Core::Impl::complete(Session& session, ByteReader& reader, uint64_t sequence) {
   LOAM_RETURN_IF_ERROR(decode(reader, complete_));
-  const size_t before = unappended_commits_.size();
+  const uint64_t before = commits_.last_position();
   wire::CompleteReply completed;
   Status status = transactions_.complete(session.id, session.usage, complete_.outcomes, uncommittable_up_to_,
-                                         unappended_commits_, completed.refused);
+                                         commits_.unappended(), completed.refused);
   if (!status.ok()) {
     refuse(session, sequence, std::move(status));
     return ok_status();
   }
   Env::pause_point("manager.complete.executed");
-  if (unappended_commits_.size() == before) {
+  if (commits_.last_position() == before) {
     send_reply(session, sequence, completed);
   } else {
-    pending_commit_replies_.push_back(
-        {log_end_ + unappended_commits_.size(), session.id, sequence, std::move(completed)});
+    pending_commit_replies_.push_back({commits_.last_position(), session.id, sequence, std::move(completed)});
   }
   return ok_status();
 }
@@ -138,7 +137,7 @@ Status Core::Impl::ask_outcomes(Session& session, ByteReader& reader, uint64_t s
 Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::CreateTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (Status full = check_deferred_replies(); !full.ok()) {
+  if (Status full = states_.check_room(); !full.ok()) {
     refuse(session, sequence, std::move(full));
     return ok_status();
   }
@@ -151,7 +150,7 @@ Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequenc
 Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::FinishIndex request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (Status full = check_deferred_replies(); !full.ok()) {
+  if (Status full = states_.check_room(); !full.ok()) {
     refuse(session, sequence, std::move(full));
     return ok_status();
   }
@@ -171,7 +170,7 @@ Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t s
 Status Core::Impl::drop(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::DropTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  if (Status full = check_deferred_replies(); !full.ok()) {
+  if (Status full = states_.check_room(); !full.ok()) {
     refuse(session, sequence, std::move(full));
     return ok_status();
   }

@@ -116,7 +116,7 @@ TEST(ClientRequests, RepeatedRequestsAreExecutedOnce) {
   ASSERT_TRUE(h.call<CompleteReply>(peer, outcome(TransactionId(1), true)).ok());
   h.deliver(peer, begin);
   ASSERT_EQ(h.outbox.sent[peer].size(), 1u);
-  EXPECT_EQ(h.outbox.sent[peer].front(), first) << "the same answer, byte for byte (R3)";
+  EXPECT_EQ(h.outbox.sent[peer].front(), first) << "the same reply, byte for byte (R3)";
   const Statistics statistics = h.core.statistics();
   EXPECT_EQ(statistics.begins, 3u);
   EXPECT_EQ(statistics.read_only_snapshots, 1u);

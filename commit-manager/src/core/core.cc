@@ -24,11 +24,11 @@ constexpr uint64_t kTicksPerLease = 16;
 constexpr uint64_t kLongestTickNs = 20'000'000;
 
 /// Bytes that a large reply may have beyond those of its request: numbers, versions, the text of an error.
-constexpr size_t kAnswerMoreBytes = 1'024;
+constexpr size_t kMoreReplyBytes = 1'024;
 
 /// True for requests whose reply is about as large as the request. A BeginReply may be large too, but the reply
 /// window keeps only a reference of it.
-bool answer_may_be_large(Opcode opcode) { return opcode == Opcode::kCreateTable || opcode == Opcode::kGetOutcomes; }
+bool reply_may_be_large(Opcode opcode) { return opcode == Opcode::kCreateTable || opcode == Opcode::kGetOutcomes; }
 
 uint64_t shortest_ns(const CoreOptions& options) {
   return std::min({options.client_lease_ns, options.node_lease_ns, options.max_transaction_age_ns});
@@ -180,19 +180,19 @@ void Core::Impl::reject_forgotten_request(const Session& session, Peer& peer, ui
   Env::probe("manager.request.forgotten");
   const Status status(StatusCode::kUnknownOutcome,
                       "request " + std::to_string(sequence) + " of session " + std::to_string(session.id.value) +
-                          " came again after its answer was forgotten (the answers of " +
+                          " came again after its reply was forgotten (the replies of " +
                           std::to_string(wire::kManagerReplyWindow.requests) + " requests are kept); the session ends");
   send(peer, sequence, wire::Error{status});
   close_later(peer, status, true);
 }
 
 Status Core::Impl::execute_new(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns) {
-  if (answer_may_be_large(envelope.opcode) &&
-      !session.window.reserve(envelope.sequence, reader.remaining() + kAnswerMoreBytes)) {
+  if (reply_may_be_large(envelope.opcode) &&
+      !session.window.reserve(envelope.sequence, reader.remaining() + kMoreReplyBytes)) {
     Env::probe("manager.request.no_room_for_answer");
     refuse(session, envelope.sequence,
            {StatusCode::kOverloaded,
-            "the commit manager has no memory left to keep the answer for a repetition (limit " +
+            "the commit manager has no memory left to keep the reply for a repetition (limit " +
                 std::to_string(options_.max_retained_reply_bytes) + " bytes for all clients); try again later"});
     return ok_status();
   }
@@ -216,7 +216,7 @@ Status Core::Impl::execute_new(Session& session, const wire::Envelope& envelope,
 
 void Core::Impl::send_encoded(Peer& peer, Bytes message) {
   if (peer.closing || transmit(peer.id, message)) return;
-  close_later(peer, {StatusCode::kOverloaded, "the peer does not read its answers; its queue is full"}, false);
+  close_later(peer, {StatusCode::kOverloaded, "the peer does not read its replies; its queue is full"}, false);
 }
 
 void Core::Impl::close_later(Peer& peer, Status why, bool ends_session) {
@@ -257,9 +257,9 @@ void Core::Impl::run_deferred_work() {
       detach_peer(at->second, closing.why, closing.ends_session);
       peers_.erase(at);
       outbox_.close(closing.peer, closing.why);
-    } else if (!ending_.empty()) {
-      make_orphans();
-    } else if (fence_due_) {
+    } else if (ended_sessions_.orphans_due()) {
+      ended_sessions_.make_orphans();
+    } else if (ended_sessions_.fence_due()) {
       broadcast_fence();
     } else if (!save()) {
       break;
@@ -296,15 +296,12 @@ void Core::Impl::tick(uint64_t now_ns) {
   }
   served_ns_ += ticked_ns_ == 0 ? 0 : std::min(now_ns - ticked_ns_, counted_ns);
   ticked_ns_ = now_ns;
-  watch_store(now_ns);
+  states_.watch(now_ns);
   expire_nodes(now_ns);
   process_loss_acceptances();
   expire_sessions(now_ns);
-  if (closed_unfenced_ != 0 && now_ns - closed_since_ns_ >= kClosedUnfencedNs) {
-    Env::probe("manager.fence.for_closed_sessions");
-    fence_due_ = true;
-  }
-  advance_fencing();
+  ended_sessions_.fence_closed_sessions(now_ns);
+  ended_sessions_.advance(now_ns);
   maintain_log();
 }
 
@@ -316,7 +313,7 @@ uint64_t Core::Impl::next_deadline_ns() const {
 uint64_t Core::Impl::tick_due_ns() const { return ticked_ns_ == 0 ? 0 : ticked_ns_ + tick_ns(options_); }
 
 uint64_t Core::Impl::publication_due_ns() const {
-  if (node_peers_.empty() || restarting_ || !stale_.ok()) return UINT64_MAX;
+  if (node_peers_.empty() || restarting_ || !identity_.stale().ok()) return UINT64_MAX;
   if (transactions_.changed() || republish_) return publish_due_ns_;
   if (transactions_.floor_may_rise()) return std::max(publish_due_ns_, published_ns_ + options_.young_ns);
   return UINT64_MAX;
@@ -324,8 +321,8 @@ uint64_t Core::Impl::publication_due_ns() const {
 
 void Core::Impl::publish(uint64_t now_ns) {
   make_publication(publish_.publication);
-  publish_.state = history_.state;
-  publish_.log = history_.log;
+  publish_.state = identity_.history().state;
+  publish_.log = identity_.history().log;
   out_.clear();
   wire::encode_message(publish_, publish_.publication.number, out_);
   counts_.publication_bytes = out_.size();
@@ -345,8 +342,8 @@ void Core::Impl::publish(uint64_t now_ns) {
 
 void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::CreateDone done) {
   if (!durable_status_.ok()) return done(durable_status_);
-  if (const Status status = serving_status(); !status.ok()) return done(status);
-  if (const Status full = check_deferred_replies(); !full.ok()) return done(full);
+  if (const Status status = identity_.serving_status(); !status.ok()) return done(status);
+  if (const Status full = states_.check_room(); !full.ok()) return done(full);
   changes_.create(request, [this, done = std::move(done)](Result<wire::CreateTableReply> result) {
     when_stored([done, result = std::move(result)](const Status& stored) {
       done(stored.ok() ? result : Result<wire::CreateTableReply>(stored));
@@ -357,8 +354,8 @@ void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::Cr
 
 void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDone done) {
   if (!durable_status_.ok()) return done(durable_status_);
-  if (const Status status = serving_status(); !status.ok()) return done(status);
-  if (const Status full = check_deferred_replies(); !full.ok()) return done(full);
+  if (const Status status = identity_.serving_status(); !status.ok()) return done(status);
+  if (const Status full = states_.check_room(); !full.ok()) return done(full);
   changes_.drop(request, [this, done = std::move(done)](Result<wire::DropTableReply> result) {
     when_stored([done, result = std::move(result)](const Status& stored) {
       done(stored.ok() ? result : Result<wire::DropTableReply>(stored));

@@ -17,10 +17,13 @@
 
 #include "commit-manager/src/catalog/catalog_store.h"
 #include "commit-manager/src/catalog/table_changes.h"
-#include "commit-manager/src/core/committed_ids.h"
+#include "commit-manager/src/core/acknowledged_publications.h"
+#include "commit-manager/src/core/cluster_identity.h"
+#include "commit-manager/src/core/commit_pipeline.h"
+#include "commit-manager/src/core/durable_states.h"
+#include "commit-manager/src/core/ended_sessions.h"
 #include "commit-manager/src/core/node_leases.h"
 #include "commit-manager/src/core/session.h"
-#include "commit-manager/src/core/stored_state.h"
 #include "commit-manager/src/core/transactions.h"
 #include "common/wire/manager.h"
 
@@ -49,7 +52,7 @@ class Core::Impl final : public NodeChannel {
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
   void accept_loss(NodeId node, std::function<void(Status)> done);
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
-  bool ready() const { return shards_known() && !restarting_ && serving_status().ok(); }
+  bool ready() const { return shards_known() && !restarting_ && identity_.serving_status().ok(); }
 
   SessionId open_recoverer_session(uint64_t now_ns);
   std::vector<RecoveryTask> recovery_tasks(size_t max) const;
@@ -57,17 +60,17 @@ class Core::Impl final : public NodeChannel {
   const FencedSessions* sweep_due() const;
   void complete_sweep(const FencedSessions& sessions);
 
-  wire::ClusterId cluster() const { return history_.cluster; }
+  wire::ClusterId cluster() const { return identity_.history().cluster; }
   Statistics statistics() const;
   std::vector<SessionStatus> sessions() const;
-  wire::Outcome outcome(TransactionId id) const;
+  wire::Outcome outcome(TransactionId id) const { return commits_.outcome(id); }
   void check_invariants() const;
 
   void on_state_stored(const Status& outcome);
   void on_log_progress(const CommitLogProgress& progress);
   void on_log_failed(const Status& why);
   const Status& durable_status() const { return durable_status_; }
-  wire::Catalog shown_catalog(bool with_pending) const;
+  wire::Catalog shown_catalog(bool with_pending) const { return states_.shown_catalog(with_pending); }
   const CatalogStore& catalog() const { return catalog_; }
   const Transactions& transactions() const { return transactions_; }
 
@@ -129,7 +132,6 @@ class Core::Impl final : public NodeChannel {
   /// Ends the session in any way other than an orderly close: it is fenced and recovered.
   void end_session(Session& session, std::string why);
   void drop_session(Session& session);
-  void make_orphans();
   void expire_sessions(uint64_t now_ns);
 
   // client_requests.cc
@@ -157,6 +159,7 @@ class Core::Impl final : public NodeChannel {
   void reply_when_stored(SessionId session, uint64_t sequence, Result<M> result);
 
   // node_requests.cc
+  Status check_identity(const wire::RegisterNode& request);
   Status answer_ping(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status register_node(Peer& peer, uint64_t sequence, ByteReader& reader);
   /// Applies an accepted registration. The node gets its reply when the registration is stored.
@@ -181,41 +184,23 @@ class Core::Impl final : public NodeChannel {
   void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override;
   void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) override;
 
-  // identity.cc
-  Status serving_status() const;
-  Status check_identity(const wire::RegisterNode& request);
-  void record_refused_node(const wire::RegisterNode& request, const Status& why);
-  void become_stale(const wire::RegisterNode& request, const Status& why);
-  Status check_cluster(const wire::OpenSession& request) const;
-
   // fencing.cc
   wire::FenceSet fence_set() const;
   void broadcast_fence();
   void send_fence(NodeId node);
-  void advance_fencing();
-  void advance_awaited_fence();
-  bool needs_sweep(uint64_t lost, uint64_t closed) const;
-  /// Removes the ended session, and finishes its transactions as aborted, when every node with shards is recovered.
-  void remove_if_recovered(std::map<SessionId, EndedSession>::iterator at);
 
   // commits.cc
   void apply_log_progress(const CommitLogProgress& progress);
   /// Appends the commits of this poll round to the commit log, as one batch.
   void append_commits();
-  /// Makes the next `count` commits of the log visible to snapshots. Commits up to position `flushed` are on the
-  /// disk.
-  void finish_commits(uint64_t count, uint64_t flushed);
-  void flush_commits();
   void make_publication(Publication& publication);
-  void handle_publication_ack(NodeId node, const wire::PublishReply& installed);
+  void handle_publication_ack(NodeId node, const wire::PublishReply& reply);
   /// True if every node with shards and records has acknowledged a publication by which these ids are complete.
   bool complete_at_all_nodes(TransactionId first, TransactionId last) const;
   /// Truncates ids whose outcomes are not needed any more, and starts a rewrite of a log that has grown long.
   void maintain_log();
 
   // recovery.cc
-  bool save();
-  std::vector<NodeId> nodes_with_shards() const;
   /// True if the node is connected and live, and has acknowledged this fence or a later one on its present
   /// connection.
   bool can_recover_at(NodeId node, uint64_t fence) const;
@@ -226,27 +211,21 @@ class Core::Impl final : public NodeChannel {
   // durability.cc
   /// Returns the number of the first state that contains all changes up to now.
   uint64_t state_number() override;
-  bool is_stored(uint64_t state) const override { return state_store_ == nullptr || state <= stored_.number; }
+  bool is_stored(uint64_t state) const override { return states_.is_stored(state); }
   /// Calls `on_stored` when all changes up to now are stored, at once if they are. `bytes` is the memory that
   /// `on_stored` holds while it waits.
   void when_stored(std::function<void(const Status&)> on_stored, size_t bytes = 0);
   void send_when_stored(PeerId peer, Buffer message);
-  /// Returns kOverloaded if the deferred replies have reached their limit of number or bytes.
-  Status check_deferred_replies() const;
   void send_stored_registration_replies();
+  bool save();
   void finish_store(const Status& outcome);
-  void watch_store(uint64_t now_ns);
-  void reserve_transactions(uint64_t count);
-  bool transactions_reserved(uint64_t count) const;
-  /// Returns the next session number; SessionId(0) if the stored bound is reached.
-  SessionId next_session();
-  bool shard_assignment_stored() const { return state_store_ == nullptr || stored_.catalog.shards.version != 0; }
-  wire::CatalogVersion shown_version() const;
+  bool shard_assignment_stored() const { return !states_.enabled() || states_.stored().catalog.shards.version != 0; }
   /// Queues the begin. False: the queue has reached its limit.
   bool queue_begin(SessionId session, uint64_t sequence, const wire::Begin& request);
   void run_queued_begins();
 
   const CoreOptions options_;
+  CoreCounts counts_;
   std::string admin_address_;
   Outbox& outbox_;
   CatalogStore catalog_;
@@ -264,89 +243,35 @@ class Core::Impl final : public NodeChannel {
   std::map<NodeId, PendingRegistration> pending_registrations_;  ///< nodes whose registration waits for the disk
   std::set<NodeId> synced_nodes_;  ///< nodes that have got the catalog and have held their lease ever since
   std::vector<PendingClose> pending_closes_;
-  uint64_t last_session_;
   uint64_t last_sequence_ = 0;  ///< of requests to storage nodes
 
-  // Leases of storage nodes, fences, ended sessions.
   NodeLeases leases_;
-  struct SentFence {
-    uint64_t sequence = 0;    ///< of the Fence message; 0: no fence
-    FencedSessions sessions;  ///< that it fences
-  };
-  SentFence last_fence_;       ///< the newest fence, while it waits to become awaited_fence_
-  SentFence awaited_fence_;    ///< the fence that fenced_ waits for
-  FencedSessions fenced_;      ///< sessions that are fenced everywhere
-  uint64_t lost_ = 0;          ///< sessions that ended in any other way than an orderly close
-  uint64_t closed_ = 0;        ///< sessions that were closed in order
-  uint64_t swept_lost_ = 0;    ///< value of lost_ up to which the indexes are swept
-  uint64_t swept_closed_ = 0;  ///< value of closed_ up to which the indexes are swept
-  std::map<SessionId, EndedSession> ended_;
-  std::vector<SessionId> ending_;  ///< part of ended_: make_orphans() has not seen them yet
-  size_t fencing_ = 0;             ///< number in ended_ that are not fenced everywhere
-  bool fence_due_ = false;
-  size_t closed_unfenced_ = 0;    ///< sessions closed in order since the last fence
-  uint64_t closed_since_ns_ = 0;  ///< when the first of them was closed
-  SessionId recoverer_;           ///< session of the commit manager's own recoverer; 0: it has none
+  EndedSessions ended_sessions_;
+  SessionId recoverer_;  ///< session of the commit manager's own recoverer; 0: it has none
   uint64_t recoverer_since_ns_ = 0;
   std::map<NodeId, LossAcceptance> losses_;
   /// The highest id that was given out before the last accepted loss. The core commits no id up to it any more (R9,
   /// leases of storage nodes).
   TransactionId uncommittable_up_to_;
 
-  // Commits, in the order in which they pass through. A commit moves from unappended_commits_ to invisible_commits_
-  // to unflushed_, and out of it when its record is flushed. Positions count commits over all epochs.
-  CommitLog* const log_;
-  CommittedIds committed_;
-  std::vector<TransactionId> unappended_commits_;  ///< accepted from clients in this round, not appended to the log
-  std::deque<TransactionId> invisible_commits_;    ///< appended, not visible; the last one has position log_end_
-  std::deque<TransactionId> unflushed_;  ///< visible, not on the disk; the last has position log_progress_.accepted
+  CommitPipeline commits_;
   /// A CompleteReply that waits until the log has accepted its commits.
   struct PendingCommitReply {
     uint64_t position = 0;  ///< of the last commit that the request names
     SessionId session;
     uint64_t sequence = 0;
-    wire::CompleteReply answer;
+    wire::CompleteReply reply;
   };
   std::deque<PendingCommitReply> pending_commit_replies_;  ///< positions do not fall
-  uint64_t log_end_ = 0;                                   ///< position of the last appended commit
-  CommitLogProgress log_progress_;
-  uint64_t served_ns_ = 0;       ///< time for which the commit manager ran, for CoreOptions::outcome_keep_ns
-  uint64_t log_checked_ns_ = 0;  ///< value of served_ns_ at the last check of maintain_log()
-  uint64_t log_ranges_ = 0;      ///< ranges of ids in the checkpoint of the log
-  std::vector<TransactionId> visible_commits_;  ///< scratch
-  /// Publications that were sent and may still be acknowledged, by number: the ids that each one calls complete.
-  std::map<uint64_t, std::shared_ptr<const Snapshot>> published_;
-  /// The newest publication that each node has acknowledged in this epoch: its number and the ids.
-  std::map<NodeId, std::pair<uint64_t, std::shared_ptr<const Snapshot>>> acknowledged_publications_;
-
-  // Identity (R10, cluster identity and incarnations).
-  wire::ClusterHistory history_;  ///< history_.state is the number of the newest stored state
-  /// Storage nodes that owned shards in the state of the start and have not reported their history since.
-  std::set<NodeId> unreported_;
-  /// Not ok once a storage node has reported a newer state of this cluster. No client or node is served any more.
-  Status stale_;
-  std::vector<RefusedNode> refused_nodes_;  ///< the oldest first
+  uint64_t served_ns_ = 0;  ///< time for which the commit manager ran, for CoreOptions::outcome_keep_ns
+  AcknowledgedPublications acknowledged_publications_;
+  ClusterIdentity identity_;
 
   // Durability (R11, commit log and restart of the commit manager).
-  StateStore* const state_store_;
-  Status durable_status_;
-  uint64_t node_lease_ns_;      ///< the longest lease that a node may hold, from this start or an earlier one
-  uint64_t transaction_bound_;  ///< of the next state; the core gives out ids up to stored_.transactions only
-  uint64_t session_bound_;      ///< of the next state, likewise
-  bool unsaved_ = false;        ///< a change outside of the catalog has no state number yet
-  uint64_t state_number_ = 0;
-  uint64_t numbered_revision_ = 0;  ///< revision of the catalog that state_number_ contains
-  Buffer state_;
-  StoredState stored_;
-  std::optional<StoredState> storing_;          ///< the state that is being stored
-  std::deque<DeferredReply> deferred_replies_;  ///< their numbers never fall
-  size_t deferred_reply_bytes_ = 0;
+  Status durable_status_;  ///< not ok after an error of the disk: the core then sends nothing
+  DurableStates states_;
   std::deque<QueuedBegin> queued_begins_;
   size_t queued_upgrades_ = 0;  ///< upgrades in queued_begins_
-  // Used by watch_store() alone.
-  uint64_t watched_store_ = 0;     ///< number of the state that was being stored at its last call
-  uint64_t watched_since_ns_ = 0;  ///< when watch_store() first saw this store
-  bool slow_store_noted_ = false;
   // Restart (R11).
   bool restarting_ = false;     ///< sessions of earlier epochs are not recovered yet; begins are refused
   uint64_t restart_fence_ = 0;  ///< sequence of the fence that names all sessions of earlier epochs
@@ -368,8 +293,6 @@ class Core::Impl final : public NodeChannel {
   wire::RenewSession renew_;
   wire::Publish publish_;
   Buffer out_;
-
-  CoreCounts counts_;
 };
 
 template <wire::Message M>

@@ -1,4 +1,4 @@
-// Limits while the core's disk is busy: on waiting answers, on waiting begins, and on new sessions.
+// Limits while the core's disk is busy: on waiting replies, on waiting begins, and on new sessions.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -21,7 +21,7 @@ using wire::OpenSession;
 using wire::OpenSessionReply;
 
 /// Clients and nodes can ask faster than a disk that stalls stores.
-TEST_F(DurabilityTest, AnswersThatWaitAreBounded) {
+TEST_F(DurabilityTest, RepliesThatWaitAreBounded) {
   CoreOptions few = options();
   few.max_deferred_replies = 8;
   few.max_deferred_reply_bytes = 2'000;
@@ -51,7 +51,7 @@ TEST_F(DurabilityTest, AnswersThatWaitAreBounded) {
   finish();
   EXPECT_EQ(answered, 8u);
 
-  // Two answers with large definitions are too much.
+  // Two replies with large definitions are too much.
   wire::CreateTable large = table("large");
   std::vector<Field> fields;
   for (int i = 0; i < 30; ++i) fields.push_back({std::string(40, 'f') + std::to_string(i), FieldType::kInt64, false});

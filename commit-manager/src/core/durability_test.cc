@@ -84,7 +84,7 @@ TEST_F(DurabilityTest, NodesHearOfATableWhenItsNumberIsStored) {
   EXPECT_GT(decode_state(disk.state)->next_table, install->table.id);
 }
 
-TEST_F(DurabilityTest, AnswersOfChangesComeInTheOrderOfTheChanges) {
+TEST_F(DurabilityTest, RepliesToChangesComeInTheOrderOfTheChanges) {
   start();
   serve();
   h->core.on_peer_disconnected(node);
@@ -183,7 +183,7 @@ TEST_F(DurabilityTest, ANodeIsRegisteredWhenItsIncarnationIsStored) {
   EXPECT_EQ(registered->incarnation, decode_state(disk.state)->nodes.at(0).incarnation);
   EXPECT_EQ(registered->catalog.shards.owners.front(), registered->node);
   h->run_for(kLease);
-  EXPECT_EQ(h->core.statistics().node_leases_expired, 0u) << "its lease counts from the answer";
+  EXPECT_EQ(h->core.statistics().node_leases_expired, 0u) << "its lease counts from the reply";
 
   // It loses its connection while the disk stalls. A registration with the same incarnation needs no store.
   h->core.create_table(table("a"), [](const Result<CreateTableReply>&) {});

@@ -16,6 +16,18 @@
 
 namespace loam::commit {
 
+/// Checks the identity of a node. If the core becomes stale, it closes the connections of all clients and storage
+/// nodes. The storage nodes keep their records without a lease.
+Status Core::Impl::check_identity(const wire::RegisterNode& request) {
+  const bool was_stale = !identity_.stale().ok();
+  Status status = identity_.check_node(request);
+  if (was_stale || identity_.stale().ok()) return status;
+  for (auto& [id, peer] : peers_) {
+    if (peer.session != nullptr || peer.node.value != 0) close_later(peer, identity_.stale(), false);
+  }
+  return status;
+}
+
 Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::RegisterNode request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
@@ -40,7 +52,7 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
     return ok_status();
   }
   ++counts_.refused;
-  if (Status full = check_deferred_replies(); !full.ok()) {
+  if (Status full = states_.check_room(); !full.ok()) {
     close_later(peer, std::move(full), false);
     return ok_status();
   }
@@ -57,11 +69,11 @@ void Core::Impl::send_registration_reply(Peer& peer, bool entered) {
   registered.node = peer.node;
   registered.incarnation = node.info.incarnation;
   registered.manager_epoch = options_.epoch;
-  registered.catalog = shown_catalog(true);
+  registered.catalog = states_.shown_catalog(true);
   registered.fences = fence_set();
   registered.lease_ns = options_.node_lease_ns;
   registered.memory_lost = node.memory_lost;
-  registered.history = history_;
+  registered.history = identity_.history();
   if (!restarting_) {
     make_publication(registered.publication);
     // The other nodes get it by a publication too. This node acknowledges that one: it acknowledges publications
@@ -69,8 +81,7 @@ void Core::Impl::send_registration_reply(Peer& peer, bool entered) {
     republish_ = true;
   }
   send(peer, peer.register_sequence, registered);
-  if (restarting_ || !ended_.empty() || awaited_fence_.sequence != 0 || last_fence_.sequence != 0)
-    send_fence(peer.node);
+  if (restarting_ || ended_sessions_.fence_needed_at_registration()) send_fence(peer.node);
   if (!entered) return;
   synced_nodes_.insert(peer.node);
   changes_.resend(peer.node);
@@ -80,8 +91,8 @@ void Core::Impl::send_registration_reply(Peer& peer, bool entered) {
 /// unreachable then, and returns before the change is stored, would get a catalog without the change and never hear
 /// of it. Such a node has to wait for the store.
 bool Core::Impl::can_send_registration_reply(NodeId node) const {
-  if (!stored_.has_registration(catalog_.node(node))) return false;
-  return synced_nodes_.contains(node) || stored_.node_catalog_revision == catalog_.node_catalog_revision();
+  if (!states_.stored().has_registration(catalog_.node(node))) return false;
+  return synced_nodes_.contains(node) || states_.stored().node_catalog_revision == catalog_.node_catalog_revision();
 }
 
 /// The process of the node has connected again, or a new process has started, before the commit manager has noticed
@@ -104,7 +115,7 @@ void Core::Impl::apply_registration(Peer& peer, uint64_t sequence, const Catalog
   peer.node = id;
   peer.register_sequence = sequence;
   leases_.registered(id, registration.new_start, now_ns_);
-  if (registration.new_start) acknowledged_publications_.erase(id);
+  if (registration.new_start) acknowledged_publications_.forget(id);
   // A loss that is being accepted: a registration with the decision stored confirms it; a new process is a new loss.
   const auto loss = losses_.find(id);
   if (loss != losses_.end() && (loss->second.sequence != 0 || registration.new_start)) {
@@ -128,7 +139,7 @@ void Core::Impl::apply_registration(Peer& peer, uint64_t sequence, const Catalog
            ? ": the records of its shards are lost; requests for these shards are refused until the loss is accepted"
            : "") +
       (shards_assigned ? ", shards dealt out" : ""));
-  if (state_store_ == nullptr || (!shards_assigned && can_send_registration_reply(id))) {
+  if (!states_.enabled() || (!shards_assigned && can_send_registration_reply(id))) {
     node_peers_[id] = peer.id;
     send_registration_reply(peer, true);
   } else {
@@ -142,7 +153,7 @@ Status Core::Impl::renew_node(Peer& peer, uint64_t sequence, ByteReader& reader)
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   if (peer.node.value == 0) return {StatusCode::kMalformed, "a peer that is no storage node cannot renew a lease"};
   leases_.renewed(peer.node, now_ns_);
-  send(peer, sequence, wire::RenewNodeReply{history_.state, history_.log});
+  send(peer, sequence, wire::RenewNodeReply{identity_.history().state, identity_.history().log});
   return ok_status();
 }
 
@@ -170,7 +181,7 @@ Status Core::Impl::handle_node_reply(Peer& peer, const wire::Envelope& envelope,
       wire::FenceReply installed;
       LOAM_RETURN_IF_ERROR(decode(reader, installed));
       LOAM_RETURN_IF_ERROR(leases_.acknowledge(peer.node, envelope.sequence));
-      advance_fencing();
+      ended_sessions_.advance(now_ns_);
       return ok_status();
     }
     case wire::Opcode::kAcceptLossReply: {
@@ -227,7 +238,7 @@ Status Core::Impl::finish_loss_acceptance(NodeId node, uint64_t sequence, Status
 void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
   const std::string who = "storage node " + std::to_string(id.value);
   if (!durable_status_.ok()) return done(durable_status_);
-  if (!stale_.ok()) return done(stale_);
+  if (!identity_.stale().ok()) return done(identity_.stale());
   if (!catalog_.known(id)) return done({StatusCode::kInvalidArgument, who + " does not exist"});
   switch (catalog_.node(id).info.state) {
     case wire::NodeState::kLive:

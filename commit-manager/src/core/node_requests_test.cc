@@ -100,12 +100,12 @@ TEST(NodeRequests, ANewStartIsTheSameNodeWithoutItsRecords) {
   h.core.check_invariants();
 }
 
-TEST(NodeRequests, ARegistrationWhoseAnswerWasLostIsTheSameStart) {
+TEST(NodeRequests, ARegistrationWhoseReplyWasLostIsTheSameStart) {
   CoreHarness h((CoreOptions()));
   RegisterNode request{"tcp://a:1", "", 1};
   request.start = 77;
   const PeerId first = h.connect();
-  h.post(first, request);  // deals the shards out; the answer is not read
+  h.post(first, request);  // deals the shards out; the reply is not read
   const PeerId second = h.connect();
   const auto again = h.call<RegisterNodeReply>(second, request);
   ASSERT_TRUE(again.ok());

@@ -7,8 +7,8 @@
 //                                     are above everything that an earlier epoch may have given out. `restart_fence_`
 //                                     fences all earlier sessions. `restarting_` refuses begins.
 //   2. first on_timer()               stores the new epoch. No session or node is admitted before that.
-//   3. unreported_ becomes empty      Every node with shards has reported its history (identity.cc), so this state is
-//                                     the newest of the cluster. Nodes register and get the fence.
+//   3. check_identity()               Every node with shards has reported its history (cluster_identity.h), so this
+//                                     state is the newest of the cluster. Nodes register and get the fence.
 //   4. recovery_tasks()               returns one task, when every node with shards is connected and has acknowledged
 //                                     the fence. From now on no write of an earlier epoch can appear.
 //   5. finish_restart_if_recovered()  Every intent that the log does not name is undone, so all ids of earlier epochs
@@ -68,82 +68,36 @@ Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, StateStore* state_s
       changes_(catalog_, *this),
       transactions_(options_),
       reply_budget_(options_.max_retained_reply_bytes),
-      last_session_(options_.first_session.value - 1),
       leases_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
-      log_(log),
-      log_end_(log_contents.end),
-      log_progress_{log_contents.end, log_contents.end},
-      log_ranges_(log_contents.committed.size()),
-      history_(continued_history(options_, before)),
-      state_store_(state_store),
-      node_lease_ns_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
-      transaction_bound_(options_.first_transaction.value - 1 + options_.ids_ahead),
-      session_bound_(last_session_ + options_.ids_ahead) {
+      ended_sessions_(catalog_, leases_, transactions_, outbox_, counts_),
+      commits_(transactions_, log, log_contents),
+      identity_(continued_history(options_, before), catalog_, outbox_),
+      states_(options_, state_store, catalog_, outbox_,
+              std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)) {
   if (before.has_value()) {
     catalog_.restore(*before);
     leases_.restored(before->nodes.size());
     restarting_ = catalog_.shards_assigned();  // without shards no transaction can have written anything
     for (const NodeStatus& node : catalog_.nodes()) {
-      if (node.shards != 0) unreported_.insert(node.info.id);
+      if (node.shards != 0) identity_.await_report(node.info.id);
     }
     committed_before_ = std::make_shared<std::vector<IdRange>>(log_contents.committed);
     restart_fence_ = next_sequence();
-    last_fence_ = {restart_fence_, {{SessionId(last_session_), {}}, ++lost_, 0}};
+    ended_sessions_.restored(restart_fence_, {states_.last_session(), {}});
   }
-  committed_.restore(log_contents, 0);
-  history_.log = log_end_;
-  unsaved_ = state_store_ != nullptr;  // the first on_timer() stores it
-}
-
-/// Starts to store all changes, unless another state is being stored. True: the store has ended at once with success,
-/// so the caller looks for further changes.
-bool Core::Impl::save() {
-  if (state_store_ == nullptr || storing_.has_value() || !durable_status_.ok()) return false;
-  if (state_number() == stored_.number) return false;
-  DurableState state;
-  catalog_.save(state);
-  state.epoch = options_.epoch;
-  state.transactions = TransactionId(transaction_bound_);
-  state.sessions = SessionId(session_bound_);
-  state.node_lease_ns = node_lease_ns_;
-  state.history = history_;
-  ++state.history.state;
-  encode_state(state, state_);
-  storing_ = StoredState{.number = state_number(),
-                         .transactions = transaction_bound_,
-                         .sessions = session_bound_,
-                         .catalog = catalog_.catalog(true),
-                         .pending = catalog_.pending_tables(),
-                         .nodes = catalog_.nodes(),
-                         .node_catalog_revision = catalog_.node_catalog_revision()};
-  const std::optional<Status> outcome = state_store_->store(state_);
-  if (outcome.has_value()) finish_store(*outcome);
-  return outcome.has_value() && outcome->ok();
+  identity_.set_flushed_commits(log_contents.end);
 }
 
 SessionId Core::Impl::open_recoverer_session(uint64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
   if (recoverer_.value != 0) {
     Env::probe("manager.recovery.recoverer_replaced");
-    EndedSession& before = ended_[recoverer_];
-    before.client_name = "recoverer";
-    before.why = "another recoverer has replaced it";
-    before.ended_ns = now_ns_;
-    ++fencing_;
-    ++lost_;
-    fence_due_ = true;
+    ended_sessions_.add(std::exchange(recoverer_, SessionId()), "recoverer", "another recoverer has replaced it",
+                        now_ns_);
   }
-  recoverer_ = durable_status_.ok() ? next_session() : SessionId(0);
+  recoverer_ = durable_status_.ok() ? states_.next_session() : SessionId(0);
   run_deferred_work();
   return durable_status_.ok() ? recoverer_ : SessionId(0);
-}
-
-std::vector<NodeId> Core::Impl::nodes_with_shards() const {
-  std::vector<NodeId> nodes;
-  for (const NodeStatus& node : catalog_.nodes()) {
-    if (node.shards != 0) nodes.push_back(node.info.id);
-  }
-  return nodes;
 }
 
 /// A live node holds a lease, so leases_.fenced() is true only if the node has acknowledged the fence.
@@ -154,8 +108,8 @@ bool Core::Impl::can_recover_at(NodeId node, uint64_t fence) const {
 
 std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
   std::vector<RecoveryTask> tasks;
-  if (!serving_status().ok() || !durable_status_.ok()) return tasks;
-  const std::vector<NodeId> all = nodes_with_shards();
+  if (!identity_.serving_status().ok() || !durable_status_.ok()) return tasks;
+  const std::vector<NodeId> all = catalog_.nodes_with_shards();
   if (restarting_) {
     // One task for all nodes, because recovery undoes index changes before records (R27, index entries). Node by
     // node, it would undo index changes of one node after another node has reverted the records.
@@ -171,7 +125,7 @@ std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
     tasks.push_back(std::move(task));
     return tasks;
   }
-  for (const auto& [session, ended] : ended_) {
+  for (const auto& [session, ended] : ended_sessions_.sessions()) {
     if (ended.aborted->empty() || ended.fence == 0) continue;
     RecoveryTask task{session, ended.aborted, {}, {}, {}};
     for (const NodeId node : all) {
@@ -189,38 +143,30 @@ std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
 void Core::Impl::complete_recovery(const RecoveryTask& task, uint64_t now_ns) {
   if (!durable_status_.ok()) return;
   now_ns_ = std::max(now_ns_, now_ns);
-  const auto count_nodes = [&](std::set<NodeId>& recovered_nodes) {
-    for (const NodeId node : task.nodes) {
-      if (catalog_.known(node) && !catalog_.node(node).memory_lost) recovered_nodes.insert(node);
-    }
-  };
+  std::vector<NodeId> recovered;
+  for (const NodeId node : task.nodes) {
+    if (catalog_.known(node) && !catalog_.node(node).memory_lost) recovered.push_back(node);
+  }
   if (task.session == SessionId()) {
     if (!restarting_) return;
-    count_nodes(restart_recovered_nodes_);
+    restart_recovered_nodes_.insert(recovered.begin(), recovered.end());
     finish_restart_if_recovered();
-  } else if (const auto at = ended_.find(task.session); at != ended_.end()) {
-    count_nodes(at->second.recovered_nodes);
-    remove_if_recovered(at);
+  } else {
+    ended_sessions_.add_recovered_nodes(task.session, recovered);
   }
   run_deferred_work();
 }
 
-/// Sessions that end later are not marked: they may write to the new process before they end.
 void Core::Impl::mark_node_recovered(NodeId node) {
   if (restarting_) {
     restart_recovered_nodes_.insert(node);
     finish_restart_if_recovered();
   }
-  for (auto at = ended_.begin(); at != ended_.end();) {
-    const auto next = std::next(at);
-    at->second.recovered_nodes.insert(node);
-    remove_if_recovered(at);
-    at = next;
-  }
+  ended_sessions_.mark_node_recovered(node);
 }
 
 void Core::Impl::finish_restart_if_recovered() {
-  for (const NodeId node : nodes_with_shards()) {
+  for (const NodeId node : catalog_.nodes_with_shards()) {
     if (!restart_recovered_nodes_.contains(node)) return;
   }
   restarting_ = false;
@@ -230,18 +176,13 @@ void Core::Impl::finish_restart_if_recovered() {
   outbox_.log_event("all sessions of earlier epochs are recovered; begins are answered from now on");
 }
 
-bool Core::Impl::needs_sweep(uint64_t lost, uint64_t closed) const {
-  return (lost > swept_lost_ || closed - swept_closed_ >= options_.sweep_after_closed_sessions) &&
-         catalog_.has_indexes();
-}
-
 const FencedSessions* Core::Impl::sweep_due() const {
-  return needs_sweep(fenced_.lost, fenced_.closed) && !restarting_ && serving_status().ok() ? &fenced_ : nullptr;
+  const FencedSessions& fenced = ended_sessions_.fenced();
+  if (restarting_ || !identity_.serving_status().ok() || !catalog_.has_indexes()) return nullptr;
+  return ended_sessions_.needs_sweep(fenced.lost, fenced.closed, options_.sweep_after_closed_sessions) ? &fenced
+                                                                                                       : nullptr;
 }
 
-void Core::Impl::complete_sweep(const FencedSessions& sessions) {
-  swept_lost_ = sessions.lost;
-  swept_closed_ = sessions.closed;
-}
+void Core::Impl::complete_sweep(const FencedSessions& sessions) { ended_sessions_.swept(sessions); }
 
 }  // namespace loam::commit

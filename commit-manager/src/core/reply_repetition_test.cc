@@ -1,4 +1,4 @@
-// Requests that come again after their answers were lost, at the largest sizes that are allowed (R3, idempotent
+// Requests that come again after their replies were lost, at the largest sizes that are allowed (R3, idempotent
 // requests within a session).
 #include <algorithm>
 #include <memory>
@@ -150,7 +150,7 @@ TEST_F(ReplyRepetitionTest, ABeginWithAnUpgradeIsAnsweredAgainWithTheSnapshotTha
   h->core.check_invariants();
 }
 
-TEST_F(ReplyRepetitionTest, KeepsTheLargestAnswersOfARound) {
+TEST_F(ReplyRepetitionTest, KeepsTheLargestRepliesOfARound) {
   start();
   std::vector<Buffer> requests = {CoreHarness::encoded(wide_table("wide"), 1'000'000),
                                   CoreHarness::encoded(GetOutcomes{std::vector(400'000, TransactionId(1))}, 1'000'001)};
@@ -163,7 +163,7 @@ TEST_F(ReplyRepetitionTest, KeepsTheLargestAnswersOfARound) {
   EXPECT_GT(first[0].size(), kMaxFields * kMaxNameBytes);
   EXPECT_GT(first[1].size(), 400'000u);
   EXPECT_EQ(h->core.statistics().retained_reply_bytes, first[0].size() + first[1].size());
-  EXPECT_LE(requests[0].size(), wire::kMaxManagerAnswerBytes);
+  EXPECT_LE(requests[0].size(), wire::kMaxManagerReplyBytes);
   reconnect();
   for (const Buffer& request : requests) h->deliver(connection, request);
   EXPECT_TRUE(received() == first);
@@ -183,7 +183,7 @@ TEST_F(ReplyRepetitionTest, RefusesRequestWhoseReplyItCannotKeep) {
     EXPECT_EQ(refused.error.code(), StatusCode::kOverloaded) << refused.error.to_string();
   }
   EXPECT_EQ(h->core.catalog().tables.size(), 3u) << "it was not executed";
-  EXPECT_TRUE(h->call<BeginReply>(other, Begin{1, false}).ok()) << "small answers have room of their own";
+  EXPECT_TRUE(h->call<BeginReply>(other, Begin{1, false}).ok()) << "small replies have room of their own";
   EXPECT_TRUE(h->call<CloseSessionReply>(connection, wire::CloseSession{}).ok());
   EXPECT_EQ(h->core.statistics().retained_reply_bytes, 0u);
   EXPECT_TRUE(h->call<CreateTableReply>(other, wide_table("c")).ok());

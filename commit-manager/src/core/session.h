@@ -1,12 +1,9 @@
-// Sessions of clients: open ones, and ended ones that are not recovered yet.
+// Open sessions of clients. For ended ones see ended_sessions.h.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <set>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include <loam/commit/core.h>
 
@@ -46,29 +43,5 @@ struct BeginReplyReference {
 };
 static_assert(sizeof(BeginReplyReference) <= wire::kManagerReplyWindow.small_bytes());
 static_assert(std::is_trivially_copyable_v<BeginReplyReference>);
-
-/// A session that has ended in any other way than an orderly close, until recovery has undone its transactions [R7,
-/// fence barrier; R8].
-///
-///     fencing ── every node has acknowledged `fence`, or has no lease ──▶ recovering ── every node is done ──▶ gone
-///
-/// * fencing: some storage node may still execute writes of the session. The recoverer already works at each node
-///   that has acknowledged the fence. The snapshots of the session stay open.
-/// * recovering: no storage node executes writes of the session any more. The snapshots are released. The
-///   transactions stay open until the recoverer has undone them at every node with shards.
-/// * gone: the transactions are finished as aborted, and the entry is removed. A session without aborted transactions
-///   goes as soon as it is fenced everywhere.
-///
-/// Owner: Core.
-struct EndedSession {
-  std::string client_name;
-  std::string why;
-  uint64_t ended_ns = 0;
-  uint64_t fence = 0;  ///< sequence of the first Fence that covers the session; 0: not sent yet
-  bool fenced_everywhere = false;
-  /// Its transactions that were not accepted as committed when it ended, ascending. They are aborted.
-  std::shared_ptr<const std::vector<TransactionId>> aborted = std::make_shared<std::vector<TransactionId>>();
-  std::set<NodeId> recovered_nodes;  ///< nodes at which no intent of `aborted` is left to undo
-};
 
 }  // namespace loam::commit

@@ -38,7 +38,7 @@ Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reade
     return {StatusCode::kMalformed, "a connection has at most one session, and this one has a session already"};
   }
   if (peer.session == nullptr) {
-    Status status = check_cluster(request);
+    Status status = identity_.check_client(request);
     if (status.ok()) status = request.resume.value != 0 ? resume(peer, request) : new_session(peer, request);
     if (!status.ok()) {
       ++counts_.refused;
@@ -53,8 +53,8 @@ Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reade
   session.open_sequence = sequence;
   session.last_heard_ns = now_ns_;
   send(peer, sequence,
-       wire::OpenSessionReply{session.id, options_.epoch, admin_address_, shown_catalog(false),
-                              options_.client_lease_ns, history_.cluster});
+       wire::OpenSessionReply{session.id, options_.epoch, admin_address_, states_.shown_catalog(false),
+                              options_.client_lease_ns, identity_.history().cluster});
   return ok_status();
 }
 
@@ -63,7 +63,7 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
     return {StatusCode::kInvalidArgument,
             "open session: the client's name is longer than " + std::to_string(kMaxClientNameBytes) + " bytes"};
   }
-  if (sessions_.size() + ended_.size() >= options_.max_sessions) {
+  if (sessions_.size() + ended_sessions_.size() >= options_.max_sessions) {
     return {StatusCode::kOverloaded, "open session: " + std::to_string(options_.max_sessions) +
                                          " sessions are open or not yet recovered, the limit; try again later"};
   }
@@ -72,8 +72,8 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
             "open session: the cluster is starting: " + std::to_string(catalog_.reachable_nodes()) + " of " +
                 std::to_string(options_.initial_nodes) + " storage nodes have registered; try again"};
   }
-  LOAM_RETURN_IF_ERROR(serving_status());
-  const SessionId id = next_session();
+  LOAM_RETURN_IF_ERROR(identity_.serving_status());
+  const SessionId id = states_.next_session();
   if (id == SessionId()) {
     Env::probe("manager.session.waits_for_disk");
     return {StatusCode::kUnavailable,
@@ -120,7 +120,7 @@ Status Core::Impl::renew_session(Session& session, ByteReader& reader, uint64_t 
     return {StatusCode::kMalformed, "the snapshots that a renewal names do not ascend"};
   }
   transactions_.release_all_except(session.id, session.usage, renew_.newest, renew_.held);
-  send(peers_.at(session.peer), sequence, wire::RenewSessionReply{shown_version()});
+  send(peers_.at(session.peer), sequence, wire::RenewSessionReply{states_.shown_version()});
   return ok_status();
 }
 
@@ -133,50 +133,29 @@ Status Core::Impl::close_session(Session& session, ByteReader& reader, uint64_t 
     end_session(session, "given up by its client");
   } else {
     // An orderly close: the client has the reply to every request of the session, so no write can come late, and
-    // there is nothing to recover. Later fences name this session too, but only so that the nodes free its reply
-    // windows.
+    // there is nothing to recover.
     transactions_.release_all_except(session.id, session.usage, UINT64_MAX, {});
     drop_session(session);
-    ++closed_;
-    if (closed_unfenced_++ == 0) closed_since_ns_ = now_ns_;
-    fence_due_ |= closed_unfenced_ >= kMaxClosedUnfenced;
+    ended_sessions_.count_closed(now_ns_);
   }
   send(peer, sequence, wire::CloseSessionReply{});
   return ok_status();
 }
 
-/// Phase 1 of fencing.cc. The session leaves sessions_ now, so the core refuses its completions from here on.
 void Core::Impl::end_session(Session& session, std::string why) {
   ++counts_.sessions_lost;
-  ++lost_;
   outbox_.log_event("session " + std::to_string(session.id.value) + " (" + session.client_name + ") ended with " +
                     std::to_string(session.usage.open) + " open transactions: " + why);
-  EndedSession& ended = ended_[session.id];
-  ended.client_name = session.client_name;
-  ended.why = std::move(why);
-  ended.ended_ns = now_ns_;
-  ++fencing_;
-  ending_.push_back(session.id);
-  fence_due_ = true;
-  if (session.peer.value != 0) peers_.at(session.peer).ended_session = session.id;
-  drop_session(session);
+  const SessionId id = session.id;
+  std::string name = session.client_name;
+  if (session.peer.value != 0) peers_.at(session.peer).ended_session = id;
+  drop_session(session);  // the core refuses its completions from here on
+  ended_sessions_.add(id, std::move(name), std::move(why), now_ns_);
 }
 
 void Core::Impl::drop_session(Session& session) {
   if (session.peer.value != 0) peers_.at(session.peer).session = nullptr;
   sessions_.erase(session.id);
-}
-
-/// Decides the aborted ids of all sessions that have ended in this round, in one pass over the transactions.
-void Core::Impl::make_orphans() {
-  std::sort(ending_.begin(), ending_.end());
-  std::map<SessionId, std::vector<TransactionId>> aborted;
-  transactions_.end_sessions(ending_, [&](SessionId session, TransactionId id) { aborted[session].push_back(id); });
-  for (auto& [session, ids] : aborted) {
-    std::sort(ids.begin(), ids.end());
-    ended_.at(session).aborted = std::make_shared<const std::vector<TransactionId>>(std::move(ids));
-  }
-  ending_.clear();
 }
 
 void Core::Impl::expire_sessions(uint64_t now_ns) {
@@ -218,7 +197,7 @@ std::vector<SessionStatus> Core::Impl::sessions() const {
     status.recoverer = true;
     all.push_back(std::move(status));
   }
-  for (const auto& [id, ended] : ended_) {
+  for (const auto& [id, ended] : ended_sessions_.sessions()) {
     SessionStatus status;
     status.id = id;
     status.name = ended.client_name;
