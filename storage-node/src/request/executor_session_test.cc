@@ -31,7 +31,7 @@ class ExecutorSessionTest : public NodeFixture {
   RecordingPeer peer{1};
 };
 
-TEST_F(ExecutorSessionTest, RepeatedChangeGetsTheFirstAnswer) {
+TEST_F(ExecutorSessionTest, RepeatedChangeGetsTheFirstReply) {
   insert_as(peer, 7, 1);
   const auto first = peer.sent;
   peer.sent.clear();
@@ -54,7 +54,7 @@ TEST_F(ExecutorSessionTest, RefusalIsKeptInTheReplyWindow) {
   EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kInvalidArgument);
   peer.sent.clear();
   run(peer, std::pair(uint64_t{7}, many));
-  EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kInvalidArgument) << "it waits for an answer";
+  EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kInvalidArgument) << "it waits for a reply";
 }
 
 TEST_F(ExecutorSessionTest, NextConnectionContinuesTheSession) {

@@ -120,11 +120,11 @@ TEST_F(ManagerProtocolTest, ReportsTheNewestHistoryPoint) {
 }
 
 TEST_F(ManagerProtocolTest, RefusesCommitManagersThatAreNotItsOwnAndKeepsItsTables) {
-  wire::RegisterNodeReply told = registered();
-  told.manager_epoch = 2;
-  told.history = {kCluster, {{1, 101, 1}, {2, 102, 5}}, 9};
+  wire::RegisterNodeReply reply = registered();
+  reply.manager_epoch = 2;
+  reply.history = {kCluster, {{1, 101, 1}, {2, 102, 5}}, 9};
   protocol.connected(now_ns);
-  ASSERT_TRUE(receive(1, told).ok());
+  ASSERT_TRUE(receive(1, reply).ok());
   uint64_t sequence = 1;
   const auto code = [&](uint64_t epoch, const wire::ClusterHistory& history) {
     protocol.disconnected();
@@ -151,9 +151,9 @@ TEST_F(ManagerProtocolTest, RefusesCommitManagersThatAreNotItsOwnAndKeepsItsTabl
   EXPECT_EQ(code(4, {kCluster, {{1, 101, 1}, {2, 102, 5}, {3, 103, 10}}, 10}), StatusCode::kMalformed);
   protocol.disconnected();
   protocol.connected(now_ns);
-  told.manager_epoch = 3;
-  told.history = {kCluster, {{1, 101, 1}, {2, 102, 5}, {3, 103, 10}}, 10};
-  EXPECT_TRUE(receive(++sequence, told).ok()) << "the right one is back";
+  reply.manager_epoch = 3;
+  reply.history = {kCluster, {{1, 101, 1}, {2, 102, 5}, {3, 103, 10}}, 10};
+  EXPECT_TRUE(receive(++sequence, reply).ok()) << "the right one is back";
   EXPECT_EQ(protocol.known().epoch, 3u);
 }
 
@@ -207,7 +207,7 @@ TEST_F(ManagerProtocolTest, OnlyThePublicationInForceIsAcknowledged) {
   EXPECT_TRUE(manager.sent.empty()) << "an older one, and one of a lower epoch";
   ASSERT_TRUE(receive(8, wire::Publish{publication(7, 20)}).ok());
   run_steps();
-  EXPECT_EQ(manager.answer<wire::PublishReply>(8).number, 7u) << "it came again: so did the answer";
+  EXPECT_EQ(manager.answer<wire::PublishReply>(8).number, 7u) << "it came again: so did the reply";
 }
 
 TEST_F(ManagerProtocolTest, IntentsOfIdleSessionsAreSweptASecondAfterTheLastTime) {
@@ -361,7 +361,7 @@ TEST_F(ManagerProtocolTest, ReplacedIncarnationGetsFenced) {
 TEST_F(ManagerProtocolTest, TheLeaseRunsFromTheMomentOfTheRequest) {
   protocol.connected(now_ns);
   const uint64_t asked = now_ns;
-  now_ns += 300;  // the answer arrives late
+  now_ns += 300;  // the reply arrives late
   ASSERT_TRUE(receive(1, with_lease(4'000)).ok());
   EXPECT_TRUE(registry->lease_holds(asked + 3'999));
   EXPECT_FALSE(registry->lease_holds(asked + 4'000));

@@ -1,5 +1,5 @@
 // A session changes its connection repeatedly between two network threads and sends the same requests on both. Each
-// request is executed once, and every answer to it has the same bytes (R3).
+// request is executed once, and every reply to it has the same bytes (R3).
 #include <algorithm>
 #include <barrier>
 #include <mutex>
@@ -22,7 +22,7 @@ constexpr uint64_t kRequestsPerRound = 6;
 
 class SessionStressTest : public NodeFixture {
  protected:
-  /// The first answer to each request, as bytes.
+  /// The first reply to each request, as bytes.
   void check_answers(const RecordingPeer& peer) {
     const std::lock_guard lock(mutex_);
     for (const Buffer& message : peer.sent) {
