@@ -10,10 +10,13 @@ namespace loam {
 /// A 64-bit number of one meaning. `Tag` makes the types distinct; the layout is that of uint64_t.
 template <class Tag>
 struct StrongId {
-  uint64_t value = 0;
+  uint64_t value = 0;  ///< the number
 
+  /// The number 0, which most ids reserve for "none".
   constexpr StrongId() = default;
+  /// Explicit, so that no number turns into an id by accident.
   constexpr explicit StrongId(uint64_t number) : value(number) {}
+  /// Compares the numbers.
   constexpr auto operator<=>(const StrongId&) const = default;
 };
 
@@ -43,8 +46,10 @@ constexpr Version version_of(TransactionId id) { return Version(id.value); }
 
 }  // namespace loam
 
+/// Makes an id the key of an unordered container.
 template <class Tag>
 struct std::hash<loam::StrongId<Tag>> {
+  /// Spreads consecutive numbers over the whole range. The result is the same in every process.
   size_t operator()(loam::StrongId<Tag> id) const noexcept {
     uint64_t x = id.value * 0x9e3779b97f4a7c15u;
     return static_cast<size_t>(x ^ (x >> 32));

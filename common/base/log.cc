@@ -1,3 +1,4 @@
+// The log of the process: level, sink, and the limit for each source position (log_rate_limiter.cc).
 #include "common/base/log.h"
 
 #include <array>

@@ -27,7 +27,7 @@ class LogRateLimiterTest : public ::testing::Test {
   }
 
   // The text of the next summary; "nothing" if there is none.
-  std::string told(uint64_t now_ns, bool all) {
+  std::string summary_text(uint64_t now_ns, bool all) {
     const auto summary = limit_.summary(now_ns, all);
     return summary ? summary->text : "nothing";
   }
@@ -44,7 +44,7 @@ TEST_F(LogRateLimiterTest, PassesTheFirstLinesOfAWindowAndCountsTheRest) {
   const auto summary = limit_.summary(kEndNs, false);
   ASSERT_TRUE(summary);
   EXPECT_EQ(summary->level, LogLevel::kWarning);
-  EXPECT_EQ(summary->text, "980 lines left out, such as: refused 21");
+  EXPECT_EQ(summary->text, "980 lines suppressed, such as: refused 21");
   EXPECT_FALSE(limit_.summary(kEndNs, true)) << "a count is reported once";
   EXPECT_EQ(refuse(1'001, 1'100, kEndNs), LogRateLimiter::kMaxLinesPerWindow) << "the next window";
 }
@@ -52,14 +52,14 @@ TEST_F(LogRateLimiterTest, PassesTheFirstLinesOfAWindowAndCountsTheRest) {
 TEST_F(LogRateLimiterTest, KeepsAWindowUntilItsCountIsReported) {
   EXPECT_EQ(refuse(1, 25, kStartNs), LogRateLimiter::kMaxLinesPerWindow);
   EXPECT_EQ(refuse(26, 30, kEndNs), 0u) << "a new window would lose the count of five lines";
-  EXPECT_EQ(told(kEndNs, false), "10 lines left out, such as: refused 21");
+  EXPECT_EQ(summary_text(kEndNs, false), "10 lines suppressed, such as: refused 21");
 }
 
 TEST_F(LogRateLimiterTest, FinalSummaryIncludesOpenWindows) {
   EXPECT_EQ(refuse(1, 23, kStartNs), LogRateLimiter::kMaxLinesPerWindow);
-  EXPECT_EQ(told(kStartNs, true), "3 lines left out, such as: refused 21");
+  EXPECT_EQ(summary_text(kStartNs, true), "3 lines suppressed, such as: refused 21");
   EXPECT_EQ(refuse(24, 25, kStartNs), 0u);
-  EXPECT_EQ(told(kStartNs, true), "2 lines left out, such as: refused 21");
+  EXPECT_EQ(summary_text(kStartNs, true), "2 lines suppressed, such as: refused 21");
 }
 
 std::source_location in_one_file();

@@ -31,7 +31,7 @@ TEST(Log, LimitsLinesOfOneSourcePosition) {
   EXPECT_EQ(lines.size(), LogRateLimiter::kMaxLinesPerWindow + 1);
   EXPECT_EQ(lines.back(), "something else");
   log_suppressed(true);
-  EXPECT_EQ(lines.back(), "3 lines left out, such as: refused");
+  EXPECT_EQ(lines.back(), "3 lines suppressed, such as: refused");
   set_log_sink(nullptr);
 }
 

@@ -1,3 +1,5 @@
+// Entries of LOAM_PAUSE (ArmedPoint) and callbacks of tests (Hook::Entry), and act(), which performs those that are
+// due.
 #include "common/base/pause_point.h"
 
 #include <algorithm>
@@ -64,6 +66,7 @@ Result<ArmedPoint> parse(std::string_view entry) {
 /// Performs an action in the thread that reached the pause point. Returns if the process or thread continues.
 void perform(const ArmedPoint& armed) {
   const auto open = [&] { return access(armed.path.c_str(), F_OK) == 0; };
+  // A block whose file exists already does not stop the thread, and reports nothing.
   if (armed.action == Action::kBlock && open()) return;
   const std::string line = "loam: paused at " + armed.name + "\n";
   // One unbuffered write: a buffer would be lost when the process is killed.
@@ -74,6 +77,7 @@ void perform(const ArmedPoint& armed) {
       return;
     case Action::kKill:
       raise(SIGKILL);
+      // SIGKILL may take a moment; the thread must not pass the place meanwhile.
       while (true) pause();
     case Action::kBlock:
       while (!open()) {
@@ -116,6 +120,8 @@ PausePoints::Hook& PausePoints::Hook::operator=(Hook&& other) noexcept {
   return *this;
 }
 
+// Removes the entry first, so that no new call begins, and then waits for the running calls. The callback may use
+// objects of the test that end with the hook.
 void PausePoints::Hook::disarm() {
   if (entry_ == nullptr) return;
   State& state = State::get();
@@ -137,6 +143,7 @@ PausePoints::Hook PausePoints::on(std::string_view name, Callback callback) {
 }
 
 Status PausePoints::arm(std::string_view list) {
+  // Parses the whole list before it arms anything, so that an error arms nothing.
   std::vector<ArmedPoint> entries;
   while (!list.empty()) {
     const size_t end = list.find(';');

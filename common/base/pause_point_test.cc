@@ -103,7 +103,7 @@ struct Child {
     return status;
   }
   /// The numbers that the child has written. Blocks until the child has ended.
-  std::string told() {
+  std::string output() {
     std::string all;
     char c = 0;
     while (read(out, &c, 1) == 1) all.push_back(c);
@@ -119,7 +119,7 @@ TEST(PausePoints, KillEndsTheProcessAtTheNumberedPass) {
   const int status = child.wait_for_change();
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
-  EXPECT_EQ(child.told(), "12");
+  EXPECT_EQ(child.output(), "12");
 }
 
 TEST(PausePoints, StopHoldsTheProcessUntilItIsContinued) {
@@ -131,7 +131,7 @@ TEST(PausePoints, StopHoldsTheProcessUntilItIsContinued) {
   status = child.wait_for_change();
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_EQ(child.told(), "123");
+  EXPECT_EQ(child.output(), "123");
 }
 
 TEST(PausePoints, BlockHoldsOneThreadUntilTheFileIsThere) {

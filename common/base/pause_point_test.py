@@ -1,7 +1,7 @@
 """Tests of pause points from outside of a process.
 
-InRelease compiles a call of Env::pause_point() as release builds do, where it leaves no code, and as all other builds
-do, where it calls PausePoints. Environment starts a process with LOAM_PAUSE."""
+ReleaseBuildTest compiles a call of Env::pause_point() as release builds do, where it leaves no code, and as all other
+builds do, where it calls PausePoints. LoamPauseTest starts a process with LOAM_PAUSE."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def symbols(*flags):
             return names, file.read()
 
 
-class InRelease(unittest.TestCase):
+class ReleaseBuildTest(unittest.TestCase):
     def test_pause_point_leaves_no_code(self):
         for level in ("-O0", "-O3"):
             names, code = symbols(level)
@@ -40,7 +40,7 @@ class InRelease(unittest.TestCase):
         self.assertIn(b"base.release.nothing", code)
 
 
-class Environment(unittest.TestCase):
+class LoamPauseTest(unittest.TestCase):
     PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 and os.path.exists(sys.argv[1]) else None
 
     def start(self, pause):

@@ -22,13 +22,14 @@
 #include <type_traits>
 #include <utility>
 
+/// Lists of the fields of statistics, by which metrics and administration read them.
 namespace loam::statistics {
 
 /// A counter that one thread raises and any thread may read, without a barrier or a locked instruction.
 class Counter {
  public:
-  // Relaxed, all: only one thread writes, so load and store need not be one operation, and readers accept a number
-  // that is slightly old.
+  // All accesses are relaxed. Only one thread writes, so its load and store need not be one operation. Readers accept a
+  // number that is slightly old.
   /// Adds `n`. The owning thread only.
   void add(uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
   /// A recent value. Any thread.
@@ -50,8 +51,8 @@ enum class Kind : uint8_t {
 template <class S, class T>
 struct Field {
   std::string_view name;  ///< the name for readers: lower case, the unit last ("memory_used_bytes", "uptime_ns")
-  Kind kind;
-  T S::* member;
+  Kind kind;              ///< how a reader may use the value
+  T S::* member;          ///< the member of S that has the value
   std::string_view help;  ///< an explanation of at most one sentence
 };
 

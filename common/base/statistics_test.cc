@@ -31,12 +31,12 @@ struct Sample : Numbers<uint64_t> {
 };
 
 Sample sample(uint64_t taken, uint64_t refused, uint64_t waiting, const std::string& name) {
-  Sample made;
-  made.taken = taken;
-  made.refused = refused;
-  made.waiting = waiting;
-  made.name = name;
-  return made;
+  Sample result;
+  result.taken = taken;
+  result.refused = refused;
+  result.waiting = waiting;
+  result.name = name;
+  return result;
 }
 
 TEST(Statistics, VisitsFieldsInOrderIncludingThoseOfTheBase) {

@@ -1,4 +1,5 @@
-// Status and Result: the outcome of an operation, as a code for callers and a message for people.
+/// @file
+/// Status and Result: the outcome of an operation, as a code for callers and a message for people.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "common/base/assert.h"
 
+/// What all parts of Loam share: errors, ids, bytes, schemas, rows, queries and results.
 namespace loam {
 
 /// The outcome of an operation. A code exists only if some caller reacts to it; the message says everything else. The
@@ -50,19 +52,27 @@ class [[nodiscard]] Status {
   Status() = default;
   /// kOk or an error. An empty message allocates nothing.
   Status(StatusCode code, std::string message);
+  /// Copies code and message; allocates if there is a message.
+  /// @{
   Status(const Status& other);
   Status& operator=(const Status& other);
+  /// @}
+  /// Moves the message, and allocates nothing. The source keeps its code and loses its message.
+  /// @{
   Status(Status&&) noexcept = default;
   Status& operator=(Status&&) noexcept = default;
+  /// @}
 
   /// Whether the operation succeeded.
   bool ok() const { return code_ == StatusCode::kOk; }
+  /// The code, by which callers decide; kOk for success.
   StatusCode code() const { return code_; }
   /// The message; empty for success. The view is valid while the status lives unchanged.
   std::string_view message() const { return message_ ? std::string_view(*message_) : std::string_view(); }
   /// Code and message: "kConflict: record 7 of table accounts was changed by another transaction"
   std::string to_string() const;
 
+  /// Compares the code, without the message.
   friend bool operator==(const Status& status, StatusCode code) { return status.code_ == code; }
 
  private:
@@ -77,7 +87,9 @@ inline Status ok_status() { return {}; }
 template <class T>
 class [[nodiscard]] Result {
  public:
+  /// A result with a value, for `return value;`.
   Result(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): returned as a plain value
+  /// A result without a value, for `return error;`. Aborts the process if `status` is success.
   Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     LOAM_CHECK(!status_.ok(), "a Result without a value needs an error");
   }
@@ -89,7 +101,8 @@ class [[nodiscard]] Result {
   /// The code of status().
   StatusCode code() const { return status_.code(); }
 
-  /// The value. Aborts the process if there is none, as do the operators below.
+  /// The value, which the result owns. Aborts the process if there is none.
+  /// @{
   T& value() & {
     LOAM_CHECK(ok(), "value() of a failed Result");
     return *value_;
@@ -107,6 +120,7 @@ class [[nodiscard]] Result {
   T&& operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
+  /// @}
 
  private:
   Status status_;
@@ -119,8 +133,10 @@ class [[nodiscard]] Result {
     if (::loam::Status loam_status_ = (expression); !loam_status_.ok()) return loam_status_; \
   } while (false)
 
+/// @cond
 #define LOAM_CONCAT_INNER_(a, b) a##b
 #define LOAM_CONCAT_(a, b) LOAM_CONCAT_INNER_(a, b)
+/// @endcond
 // NOLINTBEGIN(bugprone-macro-parentheses): the target may be a declaration
 /// LOAM_ASSIGN_OR_RETURN(auto x, f()): declares or assigns x from the value of a Result, or returns the error of the
 /// Result from the enclosing function.

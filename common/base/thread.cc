@@ -1,3 +1,4 @@
+// The production thread, and the functions of thread.h that the simulator replaces.
 #include "common/base/thread.h"
 
 #include <chrono>

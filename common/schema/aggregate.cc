@@ -1,3 +1,5 @@
+// GroupTable: an open-addressing hash table from the encoded key of a group to its number. Keys and accumulators lie
+// in arrays by group number, so the table itself holds numbers only.
 #include "common/schema/aggregate.h"
 
 #include <algorithm>
@@ -156,6 +158,8 @@ Status GroupTable::make_room(size_t key_bytes) {
   return reserve(accumulators_, aggregates_.size());
 }
 
+// The texts of min and max grow with the values, so their memory is checked after the row that changed them. Until
+// then it exceeds the limit by at most the texts of one row.
 Status GroupTable::check_texts() {
   if (text_bytes_ > max_bytes_) return over_limit();
   if (account_ == nullptr || text_capacity_ <= text_reserved_) return ok_status();
@@ -172,6 +176,7 @@ Status GroupTable::grow() {
   for (size_t group = 0; group < groups_; ++group) {
     const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
     size_t slot = hash_bytes(Bytes(keys_).subspan(begin, key_ends_[group] - begin)) & mask;
+    // Linear probing. All keys differ, so the first empty slot is the right one.
     while (slots[slot] != 0) slot = (slot + 1) & mask;
     slots[slot] = static_cast<uint32_t>(group + 1);
   }
@@ -182,6 +187,8 @@ Status GroupTable::grow() {
 
 /// Returns the group with this key, and adds it if there is none.
 Result<size_t> GroupTable::group_of(Bytes key) {
+  // Step 1: look the key up. The search ends at an empty slot, which exists because at most half of the slots are
+  // used.
   const size_t mask = slots_.size() - 1;
   size_t slot = hash_bytes(key) & mask;
   for (; slots_[slot] != 0; slot = (slot + 1) & mask) {
@@ -189,7 +196,8 @@ Result<size_t> GroupTable::group_of(Bytes key) {
     const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
     if (equal(key, Bytes(keys_).subspan(begin, key_ends_[group] - begin))) return group;
   }
-  // The hash table has at most four slots for each group, because grow() doubles it when half of them are used.
+  // Step 2: add the group, after its memory was checked. Once the hash table has grown, it has at most four slots for
+  // each group, because grow() doubles it when half of them are used.
   const size_t group_bytes = aggregates_.size() * sizeof(Accumulator) + sizeof(size_t) + 4 * sizeof(uint32_t);
   const size_t bytes = keys_.size() + key.size() + text_bytes_ + (groups_ + 1) * group_bytes;
   if (groups_ >= max_groups_ || bytes > max_bytes_) return over_limit();
@@ -206,6 +214,7 @@ Result<size_t> GroupTable::group_of(Bytes key) {
 }
 
 void GroupTable::update_text_extreme(const Column& column, std::string_view value, Accumulator& into) {
+  // Only a new extreme is copied.
   if (into.count != 0 && !better(column.op, value <=> std::string_view(into.text))) return;
   text_bytes_ = text_bytes_ - into.text.size() + value.size();
   const size_t before = into.text.capacity();

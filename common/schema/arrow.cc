@@ -1,3 +1,4 @@
+// Fills the structs of the Arrow C data interface with pointers into a chunk.
 #include "common/schema/arrow.h"
 
 #include <array>
@@ -42,7 +43,8 @@ struct SchemaHolder {
   std::vector<ArrowSchema*> child_pointers;
 };
 
-/// Owns the memory to which an exported ArrowArray points, and keeps the chunk alive. As SchemaHolder.
+/// Owns the memory to which an exported ArrowArray points, and keeps the chunk alive. Each child has a holder
+/// of its own, for the reason given at SchemaHolder.
 struct ArrayHolder {
   std::shared_ptr<const Chunk> chunk;
   std::array<const void*, 3> buffers{};
@@ -53,6 +55,7 @@ struct ArrayHolder {
 template <class Struct, class Holder>
 void release(Struct* self) {
   auto* holder = static_cast<Holder*>(self->private_data);
+  // A child that was moved out has a null `release` here; its new owner releases it.
   for (Struct& child : holder->children) {
     if (child.release != nullptr) child.release(&child);
   }
@@ -113,12 +116,14 @@ void export_chunk(const std::shared_ptr<const Chunk>& chunk, ArrowArray* out) {
     auto child = std::make_unique<ArrayHolder>();
     child->chunk = chunk;
     child->buffers[0] = column.validity;
+    // Arrow expects the buffers in this order: validity, offsets of texts and blobs, values.
     const bool variable = column.offsets != nullptr;
     if (variable) child->buffers[1] = column.offsets;
     child->buffers[variable ? 2 : 1] = column.values;
     fill(&holder->children[i], child.release(), view.rows(), column.null_count, variable ? 3 : 2);
   }
   point_at_children(*holder);
+  // The struct itself has one buffer, a validity bitmap. Null means that no row is NULL.
   fill(out, holder.release(), view.rows(), 0, 1);
 }
 

@@ -18,7 +18,10 @@
 
 extern "C" {
 
+/// The type of an array, as Arrow's C data interface defines it. export_schema() fills one.
 struct ArrowSchema {
+  /// The specification of the interface explains each member.
+  /// @{
   const char* format;
   const char* name;
   const char* metadata;
@@ -28,9 +31,13 @@ struct ArrowSchema {
   struct ArrowSchema* dictionary;
   void (*release)(struct ArrowSchema*);
   void* private_data;
+  /// @}
 };
 
+/// The buffers of an array, as Arrow's C data interface defines them. export_chunk() fills one.
 struct ArrowArray {
+  /// The specification of the interface explains each member.
+  /// @{
   int64_t length;
   int64_t null_count;
   int64_t offset;
@@ -41,6 +48,7 @@ struct ArrowArray {
   struct ArrowArray* dictionary;
   void (*release)(struct ArrowArray*);
   void* private_data;
+  /// @}
 };
 }
 

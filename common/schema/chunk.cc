@@ -1,3 +1,4 @@
+// The builder, the view over encoded bytes, and the chunk that owns its bytes. The header has the encoding.
 #include "common/schema/chunk.h"
 
 #include <bit>
@@ -60,6 +61,7 @@ void ChunkBuilder::clear() {
     column.ends.clear();
     column.valid.clear();
     column.nulls = column.count = 0;
+    // The first offset, 0, is in every column of texts or blobs.
     if (column.width == 0) bytes_ += sizeof(int32_t);
   }
 }
@@ -86,6 +88,7 @@ void ChunkBuilder::append_null(size_t index) {
   ++column.nulls;
   ++column.count;
   if (column.width == 0) {
+    // A NULL text has no bytes, but an end offset, so accessors find the values of a row without reading the bitmap.
     column.ends.push_back(static_cast<int32_t>(column.values.size()));
     bytes_ += sizeof(int32_t);
   } else {
@@ -172,6 +175,7 @@ Status ChunkBuilder::finish(Buffer& out) {
   ByteWriter writer(out);
   writer.put(static_cast<uint32_t>(rows_));
   writer.put(static_cast<uint32_t>(columns_.size()));
+  // All headers come before the buffers, so that a reader knows all sizes before it reads values.
   for (const Column& column : columns_) {
     LOAM_DCHECK(column.count == rows_, "every column has one value for each row");
     writer.put(static_cast<uint32_t>(column.type));
@@ -207,6 +211,7 @@ Result<ChunkView> ChunkView::decode(Bytes bytes, const ResultSchema& schema) {
   LOAM_RETURN_IF_ERROR(in.status("chunk"));
   if (view.rows_ > kMaxChunkRows) return malformed(std::to_string(view.rows_) + " rows are over the limit");
   if (columns != schema.size()) return malformed("the number of columns is not the query's");
+  // Two cursors: `headers` walks over the headers of the columns, `in` over their buffers.
   ByteReader headers(in.get_raw(columns * kColumnHeaderBytes));
   view.columns_.resize(columns);  // bounded, because it equals the number of columns of the schema
   for (size_t i = 0; i < columns && !in.failed(); ++i) {
@@ -215,6 +220,7 @@ Result<ChunkView> ChunkView::decode(Bytes bytes, const ResultSchema& schema) {
     column.type = schema.columns[i].type;
     column.null_count = headers.get<uint32_t>();
     const auto value_bytes = headers.get<uint64_t>();
+    // The type comes from the schema, never from the bytes, so the accessors can trust it.
     if (type != static_cast<uint32_t>(column.type)) return malformed("a column's type is not the query's");
     if (column.null_count > (schema.columns[i].nullable ? view.rows_ : 0)) return malformed("too many NULLs");
     if (value_bytes > in.remaining()) return malformed("values end outside of the bytes");
@@ -235,6 +241,8 @@ Result<ChunkView> ChunkView::decode(Bytes bytes, const ResultSchema& schema) {
     in.align(kAlignment);
     if (width == 0 && !in.failed()) LOAM_RETURN_IF_ERROR(check_offsets(column, view.rows_, value_bytes));
   }
+  // Failed reads are reported here. After one, the reader gives zeros and empty views, and the loop above skips the
+  // checks that need bytes.
   LOAM_RETURN_IF_ERROR(in.finish("chunk"));
   return view;
 }

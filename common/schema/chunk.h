@@ -43,6 +43,7 @@ class ChunkBuilder {
   /// Begins an empty chunk.
   explicit ChunkBuilder(ResultSchema schema);
 
+  /// The columns, as given to the constructor.
   const ResultSchema& schema() const { return schema_; }
   /// Number of complete rows.
   size_t rows() const { return rows_; }
@@ -78,8 +79,8 @@ class ChunkBuilder {
   void append_row(std::span<const Value> values);
 
   /// Appends the encoded chunk to `out` and begins an empty one. For readers in place, `out` should be empty or end
-  /// at a multiple of 8. kInvalidArgument: the chunk is larger than kMaxChunkBytes, and nothing is appended. A caller
-  /// that ends each chunk at 256 KiB gets this only for a single row that is too large.
+  /// at a multiple of 8. kInvalidArgument: the chunk may exceed kMaxChunkBytes; its rows are dropped, and nothing is
+  /// appended. A caller that ends each chunk at 256 KiB gets this only for a single row that is too large.
   Status finish(Buffer& out);
   /// Drops all rows, and begins an empty chunk.
   void clear();
@@ -108,11 +109,11 @@ class ChunkView {
  public:
   /// The buffers of one column.
   struct Column {
-    FieldType type = FieldType::kNull;
-    uint32_t null_count = 0;
+    FieldType type = FieldType::kNull;  ///< the type of the values, which is that of the result schema
+    uint32_t null_count = 0;            ///< number of NULLs
     const uint8_t* validity = nullptr;  ///< the validity bitmap; null: no value is NULL
     const int32_t* offsets = nullptr;   ///< the offsets of a text or blob column; null for other types
-    const std::byte* values = nullptr;  ///< the values
+    const std::byte* values = nullptr;  ///< fixed-width: one value for each row, 0 for NULL; others: their bytes
   };
 
   /// A view without rows and columns.
@@ -126,6 +127,7 @@ class ChunkView {
   size_t rows() const { return rows_; }
   /// Number of columns.
   size_t columns() const { return columns_.size(); }
+  /// The buffers of a column, by its number in the result schema. They point into the decoded bytes.
   const Column& column(size_t index) const { return columns_[index]; }
 
   /// Whether a value is NULL.
@@ -173,10 +175,15 @@ class Chunk {
   /// Takes over a buffer without a copy, and validates it. Errors as ChunkView::decode().
   static Result<std::shared_ptr<const Chunk>> adopt(Buffer bytes, std::shared_ptr<const ResultSchema> schema);
 
+  /// The columns, which all chunks of one result share.
   const ResultSchema& schema() const { return *schema_; }
+  /// The columns of schema(), for a caller that keeps them longer than the chunk.
   const std::shared_ptr<const ResultSchema>& shared_schema() const { return schema_; }
+  /// The values by row and column. The view and what it returns are valid while the chunk lives.
   const ChunkView& view() const { return view_; }
+  /// Number of rows, at most kMaxChunkRows.
   size_t rows() const { return view_.rows(); }
+  /// The encoded chunk (ChunkBuilder). Valid while the chunk lives.
   Bytes bytes() const { return bytes_; }
 
  private:

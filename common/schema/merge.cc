@@ -1,3 +1,5 @@
+// ResultMerger forwards to one of three parts: GroupTable for aggregates, TopRows for a top-k, or pass() for a plain
+// projection.
 #include "common/schema/merge.h"
 
 #include <algorithm>
@@ -52,7 +54,7 @@ class ResultMerger::Impl {
       }
     }
     if (top_) {
-      for (const TopRows::Row& row : top_->take_sorted()) {
+      for (const TopRows::Row& row : top_->release_sorted()) {
         builder_.append_row(row.values);
         LOAM_RETURN_IF_ERROR(send_if_full());
       }

@@ -171,7 +171,8 @@ TEST(Merge, TopKOfSeveralNodes) {
         ASSERT_TRUE(!top.qualifies(by) || top.add(by, {selected}).ok());
       }
       ChunkBuilder builder(*merger.partial_schema());
-      for (const TopRows::Row& row : top.take_sorted()) builder.append_row(std::vector<Value>{row.values[0], row.by});
+      for (const TopRows::Row& row : top.release_sorted())
+        builder.append_row(std::vector<Value>{row.values[0], row.by});
       ASSERT_TRUE(merger.add(to_chunk(builder, merger.partial_schema())).ok());
     }
     ASSERT_TRUE(merger.finish().ok());

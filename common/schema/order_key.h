@@ -29,8 +29,8 @@ inline double float_of_key(int64_t key) {
   return std::bit_cast<double>(key ^ ((key >> 63) & order_key_detail::kHighest));
 }
 
-/// The order key of the first eight bytes of a text, padded with zeros. Of two texts with different head keys, the
-/// one with the lower key is the lower text.
+/// The order key of the first eight bytes of a text, padded with zeros. If the head keys of two texts
+/// differ, the text with the lower key is the lower text.
 inline int64_t head_key(std::string_view text) {
   uint64_t bytes = 0;
   std::memcpy(&bytes, text.data(), std::min(text.size(), sizeof bytes));

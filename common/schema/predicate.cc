@@ -1,3 +1,4 @@
+// Checks, codec and reference evaluation of selections. Scans evaluate compiled predicates instead.
 #include "common/schema/predicate.h"
 
 #include <algorithm>
@@ -54,6 +55,7 @@ Status check_predicate(const Predicate& predicate, const Schema& schema) {
 size_t operand_bytes(const Predicate& predicate) {
   size_t bytes = 0;
   for (const Value& operand : predicate.operands) {
+    // Never below 4 bytes, so the limit on bytes also limits the number of operands (decode()).
     bytes += is_variable(operand.type()) ? operand.as_text().size() + sizeof(uint32_t) : sizeof(uint64_t);
   }
   return bytes;
@@ -153,6 +155,8 @@ void Selection::encode(ByteWriter& out) const {
 
 Result<Selection> Selection::decode(ByteReader& in) {
   Selection selection;
+  // A count beyond its limit fails the reader, and all loops end. So a forged message cannot make the node allocate
+  // more than the limits allow.
   const auto limited = [&in](size_t count, size_t limit) {
     if (count > limit) in.fail();
     return in.failed() ? 0 : count;

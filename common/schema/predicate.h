@@ -44,17 +44,19 @@ std::string_view to_string(PredicateOp op);
 /// A comparison of one field with constants. IS [NOT] NULL has no operand, IN has at least one, every other operator
 /// has one. An operand is never NULL and has exactly the type of the field; Value::convert() converts it.
 struct Predicate {
-  uint16_t field = 0;
-  PredicateOp op = PredicateOp::kEqual;
-  std::vector<Value> operands;
+  uint16_t field = 0;                    ///< number of the field in the table's schema
+  PredicateOp op = PredicateOp::kEqual;  ///< the comparison
+  std::vector<Value> operands;           ///< the constants, as many as `op` needs
 
+  /// True for the same field, operator and operands in the same order.
   bool operator==(const Predicate&) const = default;
 };
 
 /// The OR of at least one predicate.
 struct Clause {
-  std::vector<Predicate> any;
+  std::vector<Predicate> any;  ///< at most kMaxPredicatesPerClause
 
+  /// True for the same predicates in the same order.
   bool operator==(const Clause&) const = default;
 };
 
@@ -63,13 +65,14 @@ struct Clause {
 /// It has the three-valued logic of SQL: every predicate except IS [NOT] NULL is UNKNOWN for NULL, and a row is
 /// selected if the whole is TRUE. Because this form has no NOT, UNKNOWN and FALSE have the same effect.
 struct Selection {
-  std::vector<Clause> all;
+  std::vector<Clause> all;  ///< at most kMaxClauses
 
   /// Adds a clause with one predicate.
   Selection& where(uint16_t field, PredicateOp op, std::vector<Value> operands = {});
 
   /// Whether there is no clause.
   bool empty() const { return all.empty(); }
+  /// True for the same clauses in the same order. Two selections of the same rows may differ.
   bool operator==(const Selection&) const = default;
 
   /// Checks the selection against a schema. kInvalidArgument: a field does not exist; an operand has another type or

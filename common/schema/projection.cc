@@ -1,3 +1,4 @@
+// Layout of a projection, and the copies between rows and parts. A part has the layout of schema.h for its own fields.
 #include "common/schema/projection.h"
 
 #include <bitset>
@@ -48,7 +49,7 @@ Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) 
   }
   std::bitset<kMaxFields> named;
   uint32_t eights = 0, fours = 0, variables = 0, twos = 0;
-  Projection made;
+  Projection projection;
   for (size_t i = 0; i < numbers.size(); ++i) {
     const uint16_t number = numbers[i];
     if (number >= schema.size()) {
@@ -60,17 +61,17 @@ Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) 
     named[number] = true;
     const size_t width = fixed_width(field.type);
     ++(width == 8 ? eights : width == 4 ? fours : width == 2 ? twos : variables);
-    made.nullable_count_ = static_cast<uint16_t>(made.nullable_count_ + (field.nullable ? 1 : 0));
+    projection.nullable_count_ = static_cast<uint16_t>(projection.nullable_count_ + (field.nullable ? 1 : 0));
   }
   // The layout of Schema: fields of 8 bytes, of 4 bytes, end offsets, fields of 2 bytes, null bitmap.
-  made.schema_ = &schema;
-  made.numbers_ = numbers;
-  made.four_byte_offset_ = eights * 8;
-  made.end_offsets_ = made.four_byte_offset_ + fours * 4;
-  made.two_byte_offset_ = made.end_offsets_ + variables * static_cast<uint32_t>(sizeof(uint32_t));
-  made.null_offset_ = made.two_byte_offset_ + twos * 2;
-  made.fixed_size_ = made.null_offset_ + (made.nullable_count_ + 7u) / 8u;
-  return made;
+  projection.schema_ = &schema;
+  projection.numbers_ = numbers;
+  projection.four_byte_offset_ = eights * 8;
+  projection.end_offsets_ = projection.four_byte_offset_ + fours * 4;
+  projection.two_byte_offset_ = projection.end_offsets_ + variables * static_cast<uint32_t>(sizeof(uint32_t));
+  projection.null_offset_ = projection.two_byte_offset_ + twos * 2;
+  projection.fixed_size_ = projection.null_offset_ + (projection.nullable_count_ + 7u) / 8u;
+  return projection;
 }
 
 size_t Projection::projected_size(Bytes row) const {
@@ -85,6 +86,7 @@ size_t Projection::projected_size(Bytes row) const {
 
 void Projection::project(Bytes row, std::byte* out) const {
   const RowView view(*schema_, row);
+  // put_null_bit() changes single bits, so the unused bits need a defined value: validate_row() demands 0.
   std::memset(out + null_offset_, 0, fixed_size_ - null_offset_);
   uint32_t end = fixed_size_;
   for_each([&](uint16_t number, const FieldLayout& to) {
@@ -119,6 +121,8 @@ void Projection::compose(Bytes row, Bytes part, std::byte* out) const {
 }
 
 void Projection::compose_variable(Bytes row, Bytes part, std::byte* out) const {
+  // The values that the part replaces may change size, which moves all values after them. The slots of the end offsets
+  // in `out` serve as scratch memory, so that the function allocates nothing.
   const auto slot = [&](size_t variable) { return out + schema_->end_offsets() + variable * sizeof(uint32_t); };
   // Pass 1: store the sizes of the new values in the slots of their ends.
   std::bitset<kMaxFields> named;

@@ -18,16 +18,20 @@ class FieldNumbers {
  public:
   /// The empty list.
   FieldNumbers() = default;
+  /// A view of `numbers`, which the caller keeps alive.
   explicit FieldNumbers(std::span<const uint16_t> numbers) : bytes_(std::as_bytes(numbers)) {}
 
   /// Number of fields.
   size_t size() const { return bytes_.size() / sizeof(uint16_t); }
+  /// True if the list means the whole row.
   bool empty() const { return bytes_.empty(); }
+  /// The number at place `i`, which must be below size().
   uint16_t operator[](size_t i) const {
     uint16_t number;
     std::memcpy(&number, bytes_.data() + i * sizeof number, sizeof number);
     return number;
   }
+  /// True for the same numbers in the same order.
   bool operator==(const FieldNumbers& other) const { return equal(bytes_, other.bytes_); }
 
   /// Appends a varint count and then the numbers.
@@ -56,12 +60,16 @@ class Projection {
   /// not that of a field, or a field is named twice.
   static Result<Projection> make(const Schema& schema, FieldNumbers numbers);
 
+  /// The schema of the whole row.
   const Schema& schema() const { return *schema_; }
+  /// The fields by their numbers in schema(), in the order in which they lie in a part.
   FieldNumbers numbers() const { return numbers_; }
 
-  // The layout of a part, as in Schema.
+  /// Size of a part before its text and blob bytes: the smallest size of a part.
   uint32_t fixed_size() const { return fixed_size_; }
+  /// Offset of the null bitmap in a part.
   uint32_t null_offset() const { return null_offset_; }
+  /// Number of nullable fields among numbers().
   size_t nullable_count() const { return nullable_count_; }
   /// Calls f(number, layout) for each field in the order of the list, with its number in the schema and its layout in
   /// a part.

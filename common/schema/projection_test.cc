@@ -31,9 +31,9 @@ Buffer composed(const Projection& projection, Bytes row, Bytes part) {
 }
 
 std::string refusal(const Schema& schema, const std::vector<uint16_t>& numbers) {
-  const auto made = Projection::make(schema, FieldNumbers(numbers));
-  EXPECT_EQ(made.code(), StatusCode::kInvalidArgument);
-  return std::string(made.status().message());
+  const auto projection = Projection::make(schema, FieldNumbers(numbers));
+  EXPECT_EQ(projection.code(), StatusCode::kInvalidArgument);
+  return std::string(projection.status().message());
 }
 
 TEST(Projection, ModelOfProjectingAndComposing) {

@@ -1,3 +1,4 @@
+// Checks, schemas and codec of queries.
 #include "common/schema/query.h"
 
 #include <utility>
@@ -110,9 +111,11 @@ Status Query::check(const Schema& schema) const {
   for (const uint16_t field : select) LOAM_RETURN_IF_ERROR(check_field(schema, field, "the projection"));
   for (const uint16_t field : group_by) LOAM_RETURN_IF_ERROR(check_field(schema, field, "group-by"));
   for (const Aggregate& aggregate : aggregates) LOAM_RETURN_IF_ERROR(check_aggregate(aggregate, schema));
+  // A query is a projection or an aggregation, never both: their results have different columns.
   const bool projecting = !select.empty() || with_key || with_version;
   if (aggregating()) {
     if (projecting) return invalid_query("a projection and aggregates exclude each other; name the fields in group-by");
+    // Groups come from several storage nodes, so no node knows which groups are the first of all.
     if (top_k || limit != 0) return invalid_query("top-k and limit are for projections, not for aggregates");
     return ok_status();
   }
@@ -141,6 +144,7 @@ ResultSchema Query::partial_schema(const Schema& schema) const {
   for (const uint16_t field : group_by) partial.columns.push_back(schema.field(field));
   for (const Aggregate& aggregate : aggregates) add_partial_columns(aggregate, schema, partial.columns);
   if (!aggregating()) add_projection(*this, schema, partial.columns);
+  // The client needs the field of the top-k to merge the rows, even if the query does not select it.
   if (top_k) partial.columns.push_back(schema.field(top_k->field));
   return partial;
 }

@@ -38,27 +38,31 @@ std::string_view to_string(AggregateOp op);
 
 /// An aggregate over one field.
 struct Aggregate {
-  AggregateOp op = AggregateOp::kCountAll;
-  uint16_t field = 0;
+  AggregateOp op = AggregateOp::kCountAll;  ///< the function
+  uint16_t field = 0;                       ///< number of the field in the table's schema
 
+  /// True for the same function and field. The field counts also for kCountAll.
   bool operator==(const Aggregate&) const = default;
 };
 
-/// Selects the first k rows in the order of one field. NULL is below every value. Of rows with equal values, any may
-/// be returned.
+/// Selects the first k rows in the order of one field. NULL is below every value. If rows have equal values,
+/// any of them may be returned.
 struct TopK {
-  uint16_t field = 0;
-  uint64_t k = 0;
+  uint16_t field = 0;       ///< number of the field in the table's schema
+  uint64_t k = 0;           ///< number of rows, from 1 to kMaxTopK
   bool descending = false;  ///< whether the first row is the one with the highest value
 
+  /// True for the same field, k and direction.
   bool operator==(const TopK&) const = default;
 };
 
 /// The columns of a result. Unlike in a schema, names may repeat, types may be kUint64, and there is no row layout.
 struct ResultSchema {
-  std::vector<Field> columns;
+  std::vector<Field> columns;  ///< name, type and nullability of each column, from left to right
 
+  /// Number of columns.
   size_t size() const { return columns.size(); }
+  /// True for the same columns in the same order.
   bool operator==(const ResultSchema&) const = default;
 };
 
@@ -88,6 +92,7 @@ struct Query {
 
   /// Whether this is a query of aggregates or groups.
   bool aggregating() const { return !aggregates.empty() || !group_by.empty(); }
+  /// True if all members are equal. Two queries with the same result may differ.
   bool operator==(const Query&) const = default;
 
   /// Checks the query against a schema. kInvalidArgument: it asks for nothing, mixes projection and aggregates, names

@@ -1,3 +1,4 @@
+// Validation of rows and parts by one template, accessors that need the type at run time, and the builder.
 #include "common/schema/row.h"
 
 #include <algorithm>
@@ -69,6 +70,7 @@ bool is_null(const Shape& shape, Bytes row, const FieldLayout& layout) {
 template <class Shape>
 Status check_null_slots(const Shape& shape, Bytes row) {
   const Bytes bitmap = row.subspan(shape.null_offset(), shape.fixed_size() - shape.null_offset());
+  // A row without NULLs is done after a look at the bitmap.
   if (std::all_of(bitmap.begin(), bitmap.end(), [](std::byte b) { return b == std::byte{0}; })) return ok_status();
   Status status;
   shape.for_each([&](const Field& field, const FieldLayout& layout) {
@@ -184,6 +186,7 @@ Status RowBuilder::set_fixed(size_t field, FieldType type, T value) {
   return ok_status();
 }
 
+// Texts and blobs collect in pool_ in the order of the calls. finish() brings them into the order of the fields.
 Status RowBuilder::set_variable(size_t field, FieldType type, std::string_view value) {
   if (finished_) reset();
   LOAM_RETURN_IF_ERROR(check_field(field, type));
@@ -251,6 +254,7 @@ void RowBuilder::set_all(const RowView& row) {
   LOAM_DCHECK(row.schema() == schema_, "the row is of another schema");
   reset();
   std::memcpy(row_.data(), row.bytes().data(), schema_.fixed_size());
+  // The texts and blobs of the row become the pool; finish() writes the end offsets again.
   const Bytes tail = row.bytes().subspan(schema_.fixed_size());
   pool_.assign(tail.begin(), tail.end());
   size_t begin = 0;
@@ -264,12 +268,13 @@ void RowBuilder::set_all(const RowView& row) {
 
 Result<Bytes> RowBuilder::finish() {
   if (finished_) reset();
+  // Step 1: NULL for the fields that were not set.
   for (size_t field = 0; field < schema_.size(); ++field) {
     if (set_[field]) continue;
     if (!schema_.field(field).nullable) return invalid_row(quoted(schema_.field(field)) + " is missing");
     LOAM_RETURN_IF_ERROR(set_null(field));
   }
-  // First the size of the row, then the texts and blobs behind the fixed part, each with its end offset.
+  // Step 2: the size of the row, and then the texts and blobs behind the fixed part, each with its end offset.
   size_t end = schema_.fixed_size();
   for (const Variable& variable : variables_) end += variable.size;
   if (end > kMaxRowBytes) return over_limit(end);

@@ -27,9 +27,12 @@ Status validate_row(const Projection& projection, Bytes part);
 /// the type. Three words, passed by value. The schema and the bytes outlive the view.
 class RowView {
  public:
+  /// A view of `row`, which validate_row() has accepted or RowBuilder has built. Copies and checks nothing.
   RowView(const Schema& schema, Bytes row) : schema_(&schema), data_(row.data()), size_(row.size()) {}
 
+  /// The schema, by whose field numbers the accessors read.
   const Schema& schema() const { return *schema_; }
+  /// The encoded row.
   Bytes bytes() const { return {data_, size_}; }
 
   /// Whether the field is NULL.
@@ -47,11 +50,14 @@ class RowView {
     std::memcpy(&value, data_ + schema_->layout(field).offset, sizeof(T));
     return value;
   }
+  /// These functions call get() with the type in their name.
+  /// @{
   int16_t int16(size_t field) const { return get<int16_t>(field); }
   int32_t int32(size_t field) const { return get<int32_t>(field); }
   int64_t int64(size_t field) const { return get<int64_t>(field); }
   float float32(size_t field) const { return get<float>(field); }
   double float64(size_t field) const { return get<double>(field); }
+  /// @}
 
   /// The value of a text or blob field, as a view into the row. Empty if it is NULL.
   std::string_view text(size_t field) const {
@@ -85,14 +91,16 @@ class RowView {
 ///     LOAM_ASSIGN_OR_RETURN(Bytes row, builder.finish());      // valid until the next call of this builder
 class RowBuilder {
  public:
+  /// Begins a row, in which no field is set.
   explicit RowBuilder(const Schema& schema);
 
   /// Begins a new row, in which no field is set.
   void reset();
 
-  /// Sets a field. The setters below do so for one type each, and have the same errors. kInvalidArgument: there is no
-  /// such field, the value has another type (no conversion takes place), NULL for a field that is not nullable, or
-  /// text that is not UTF-8.
+  /// Sets a field, by its number or its name; the other setters do so for one type each. The text or blob is copied.
+  /// kInvalidArgument: there is no such field, the value has another type (no conversion takes place), NULL for a field
+  /// that is not nullable, text that is not UTF-8, or a text or blob over kMaxRowBytes.
+  /// @{
   Status set(size_t field, const Value& value);
   Status set(std::string_view name, const Value& value);
   Status set_null(size_t field);
@@ -103,12 +111,13 @@ class RowBuilder {
   Status set_float64(size_t field, double value);
   Status set_text(size_t field, std::string_view value);
   Status set_blob(size_t field, Bytes value);
+  /// @}
   /// Sets every field to its value in an existing row of the same schema. The caller may then change some of them.
   void set_all(const RowView& row);
 
   /// Returns the row, and begins a new one as reset() does. A nullable field that was not set is NULL.
-  /// kInvalidArgument: a field that is not nullable was not set, or the row is larger than kMaxRowBytes; the message
-  /// names the field. The bytes are valid until the next call of a setter, reset() or finish().
+  /// kInvalidArgument: a field that is not nullable was not set (the message names it), or the row is larger than
+  /// kMaxRowBytes. The bytes are valid until the next call of a setter, reset() or finish().
   Result<Bytes> finish();
 
  private:

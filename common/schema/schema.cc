@@ -1,3 +1,4 @@
+// Checks, layout and codec of schemas.
 #include "common/schema/schema.h"
 
 #include <algorithm>
@@ -44,6 +45,7 @@ Result<Schema> Schema::make(std::vector<Field> fields) {
   for (size_t i = 0; i < fields.size(); ++i) LOAM_RETURN_IF_ERROR(check_field(fields[i], i));
   Schema schema;
   schema.fields_ = std::move(fields);
+  // The numbers in the order of the names serve find() by binary search. Equal names are neighbours in it.
   schema.by_name_.resize(schema.size());
   std::iota(schema.by_name_.begin(), schema.by_name_.end(), uint16_t{0});
   std::sort(schema.by_name_.begin(), schema.by_name_.end(),
@@ -61,6 +63,7 @@ Result<Schema> Schema::make(std::vector<Field> fields) {
 void Schema::lay_out() {
   layout_.resize(size());
   uint32_t offset = 0;
+  // Places all fields of one width. The widths descend, so every field is aligned to its width without padding.
   const auto place = [&](size_t width) {
     for (size_t i = 0; i < size(); ++i) {
       if (fixed_width(fields_[i].type) != width) continue;

@@ -32,10 +32,11 @@ std::string_view to_string(TableKind kind);
 
 /// A field of a table.
 struct Field {
-  std::string name;
-  FieldType type = FieldType::kInt64;
-  bool nullable = false;  ///< whether the field may be NULL
+  std::string name;                    ///< UTF-8, not empty, at most kMaxNameBytes, unique in the table
+  FieldType type = FieldType::kInt64;  ///< the type of its values
+  bool nullable = false;               ///< whether the field may be NULL
 
+  /// True for the same name, type and nullability.
   bool operator==(const Field&) const = default;
 };
 
@@ -77,8 +78,11 @@ class Schema {
 
   /// Number of fields.
   size_t size() const { return fields_.size(); }
+  /// The fields; the place of a field is its number.
   const std::vector<Field>& fields() const { return fields_; }
+  /// The field with this number, which must be below size().
   const Field& field(size_t index) const { return fields_[index]; }
+  /// The position in a row of the field with this number, which must be below size().
   const FieldLayout& layout(size_t index) const { return layout_[index]; }
   /// The number of the field with this exact name. O(log n).
   std::optional<uint16_t> find(std::string_view name) const;
@@ -99,6 +103,7 @@ class Schema {
   /// Offset of the end offsets of variable_fields(), which are consecutive uint32.
   uint32_t end_offsets() const { return end_offsets_; }
 
+  /// True for the same fields in the same order.
   bool operator==(const Schema& other) const { return fields_ == other.fields_; }
 
   /// Appends the fields.

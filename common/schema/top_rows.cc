@@ -1,3 +1,4 @@
+// A heap of at most k rows with the worst row at its root.
 #include "common/schema/top_rows.h"
 
 #include <algorithm>
@@ -35,6 +36,7 @@ Status TopRows::make_room(size_t row_bytes) {
 
 Status TopRows::add(Value by, std::vector<Value> row) {
   const auto before = [this](const Row& a, const Row& b) { return better(a.by, b.by); };
+  // The row qualifies, so it replaces the worst row. That row leaves first, so the heap never exceeds k rows.
   if (rows_.size() == k_) {
     std::pop_heap(rows_.begin(), rows_.end(), before);
     bytes_ -= size_of(rows_.back());
@@ -51,7 +53,7 @@ Status TopRows::add(Value by, std::vector<Value> row) {
                                             " bytes; ask for fewer rows or fields"};
 }
 
-std::vector<TopRows::Row> TopRows::take_sorted() {
+std::vector<TopRows::Row> TopRows::release_sorted() {
   bytes_ = 0;
   std::sort_heap(rows_.begin(), rows_.end(), [this](const Row& a, const Row& b) { return better(a.by, b.by); });
   return std::exchange(rows_, {});

@@ -38,7 +38,7 @@ class TopRows {
     std::vector<Value> values;  ///< values of the result's columns
   };
   /// Returns the rows, the best first, and removes them.
-  std::vector<Row> take_sorted();
+  std::vector<Row> release_sorted();
 
  private:
   /// A strict order with the better row first. The heap functions then put the worst row at the root.

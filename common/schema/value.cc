@@ -1,3 +1,4 @@
+// Texts, conversions, order and codec of values.
 #include "common/schema/value.h"
 
 #include <array>
@@ -82,6 +83,8 @@ bool parse_blob(std::string_view text, Buffer& out) {
 size_t utf8_sequence(const uint8_t* p, const uint8_t* end) {
   const auto continues = [](uint8_t byte) { return (byte & 0xc0) == 0x80; };
   const auto left = static_cast<size_t>(end - p);
+  // The second byte has a narrower range after some lead bytes, which excludes overlong forms, surrogates, and code
+  // points above U+10FFFF.
   if (p[0] >= 0xc2 && p[0] <= 0xdf) return left >= 2 && continues(p[1]) ? 2 : 0;
   if ((p[0] & 0xf0) == 0xe0) {
     if (left < 3 || !continues(p[1]) || !continues(p[2])) return 0;
@@ -226,6 +229,7 @@ Result<Value> Value::convert(FieldType type) const {
     }
     if (!is_float(type)) return refused;
     const double y = type == FieldType::kFloat32 ? static_cast<double>(static_cast<float>(x)) : static_cast<double>(x);
+    // The test of 2^63 comes first, because its conversion to int64 would be undefined.
     if (y >= 0x1p63 || static_cast<int64_t>(y) != x) return refused;
     return type == FieldType::kFloat32 ? float32(static_cast<float>(y)) : float64(y);
   }

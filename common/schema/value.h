@@ -74,12 +74,18 @@ std::weak_ordering compare_floats(Float a, Float b) {
 
 /// A value with its type, or NULL. It owns its text. Used for operands of predicates, on the command line and in
 /// tests; code that reads rows and chunks uses their typed accessors, which copy nothing.
+///
+/// A caller asks type() before it calls as_int64(), as_uint64(), as_float64() or as_text(). For NULL, and for a value
+/// that is stored differently (integers, floats, texts and blobs are three groups), they throw
+/// std::bad_variant_access. Within a group they do not throw: as_int64() of a uint64 reinterprets the bits.
 class Value {
  public:
   /// NULL.
   Value() = default;
-  /// Makes a value of the type in the function's name, as do the functions below.
+  /// NULL.
   static Value null() { return {}; }
+  /// Makes a value of the type in the function's name. A text or blob is copied, and a text is not checked to be UTF-8.
+  /// @{
   static Value int16(int16_t x) { return Value(FieldType::kInt16, static_cast<int64_t>(x)); }
   static Value int32(int32_t x) { return Value(FieldType::kInt32, static_cast<int64_t>(x)); }
   static Value int64(int64_t x) { return Value(FieldType::kInt64, x); }
@@ -88,8 +94,11 @@ class Value {
   static Value float64(double x) { return Value(FieldType::kFloat64, x); }
   static Value text(std::string_view x) { return Value(FieldType::kText, std::string(x)); }
   static Value blob(Bytes x) { return Value(FieldType::kBlob, std::string(loam::as_text(x))); }
+  /// @}
 
+  /// True for NULL, which has no type of a field.
   bool is_null() const { return type_ == FieldType::kNull; }
+  /// The type; kNull for NULL.
   FieldType type() const { return type_; }
 
   /// The value of an int16, int32 or int64.
@@ -116,6 +125,7 @@ class Value {
   /// never compare NULL.) Values of two types are ordered by the numbers of their types, only so that containers have
   /// an order.
   std::weak_ordering compare(const Value& other) const;
+  /// True if compare() finds no difference: NULL equals NULL, NaN equals NaN, -0 equals +0.
   bool operator==(const Value& other) const { return compare(other) == std::weak_ordering::equivalent; }
 
   /// Appends the number of the type and the value; texts have a length before them.

@@ -142,8 +142,8 @@ class Runner:
         )
 
     def _fail(self, block, what, output):
-        told = pathlib.Path(output).read_text(encoding="utf-8", errors="replace")
-        raise DocumentError(f"{block.place()}: {what}\n{block.commands}--- output (its end):\n{told[-4000:]}")
+        output_text = pathlib.Path(output).read_text(encoding="utf-8", errors="replace")
+        raise DocumentError(f"{block.place()}: {what}\n{block.commands}--- output (its end):\n{output_text[-4000:]}")
 
     def _run(self, block):
         output = os.path.join(self._scratch, f"{block.line}.log")

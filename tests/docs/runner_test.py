@@ -22,10 +22,10 @@ class Documents(unittest.TestCase):
         (self.root / "page.md").write_text(text)
         return Runner(self.root, log=self.log.append, **options).run("page.md")
 
-    def assert_fails(self, text, *said, **options):
+    def assert_fails(self, text, *messages, **options):
         with self.assertRaises(DocumentError) as caught:
             self.run_document(text, **options)
-        for part in said:
+        for part in messages:
             self.assertIn(part, str(caught.exception))
 
     def assert_gone(self, pid_file):

@@ -23,6 +23,7 @@ struct IndexEntry {
   Version valid_from;  ///< the transaction that gave the value; 0: every open and every later snapshot sees it
   Version valid_to;    ///< the transaction that took the value; 0: the record still has it
 
+  /// True for the same record and the same two versions.
   bool operator==(const IndexEntry&) const = default;
 };
 
@@ -38,8 +39,8 @@ struct IndexEntry {
 class IndexEntries {
  public:
   /// Most entries under one key of a tree. Beyond it insert() returns kOverloaded until collect() may remove old
-  /// entries. Only a unique value that moves through this number of different records while one snapshot stays open
-  /// reaches it.
+  /// entries. Only a unique value can reach the limit: it must move through this number of different records while one
+  /// snapshot stays open.
   static constexpr size_t kMaxEntries = 128;
 
   /// No entries.

@@ -52,6 +52,7 @@ struct KeyPart {
   bool nullable = false;    ///< the value may be NULL
   bool descending = false;  ///< the greatest value comes first
 
+  /// True for the same type, nullability and direction.
   bool operator==(const KeyPart&) const = default;
 };
 

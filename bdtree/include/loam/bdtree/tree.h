@@ -17,6 +17,7 @@
 #include "common/base/status.h"
 #include "common/wire/storage.h"
 
+/// Indexes as B-link trees whose nodes are records of a shared store, changed without latches.
 namespace loam::bdtree {
 
 /// Longest payload in bytes; the longest key is kMaxKeyBytes. A node must hold several entries.
@@ -32,7 +33,7 @@ inline constexpr size_t kMaxBatchIntentBytes = size_t{64} << 10;
 /// thread of the tree. No call may suspend.
 class GarbageFilter {
  public:
-  /// The answer of obsolete_at() for an entry without a known end.
+  /// The result of obsolete_at() for an entry without a known end.
   static constexpr uint64_t kNever = UINT64_MAX;
 
   GarbageFilter() = default;
@@ -93,8 +94,9 @@ struct TreeStatistics {
 
 /// A key with its payload.
 struct Entry {
-  std::string key;
-  std::string payload;
+  std::string key;      ///< any bytes, at most kMaxKeyBytes
+  std::string payload;  ///< any bytes, at most kMaxPayloadBytes
+  /// Compares the bytes of both.
   bool operator==(const Entry&) const = default;
 };
 
@@ -102,8 +104,8 @@ struct Entry {
 struct Edit {
   /// The kinds of a result: no change, put a payload, erase the key.
   enum class Kind : uint8_t { kKeep, kPut, kErase };
-  Kind kind = Kind::kKeep;
-  std::string payload;  ///< the new payload of kPut
+  Kind kind = Kind::kKeep;  ///< what happens to the key
+  std::string payload;      ///< the new payload of kPut
 
   /// Leaves the key as it is.
   static Edit keep() { return {}; }

@@ -44,7 +44,7 @@ struct CallOptions {
 ///
 ///     CallScope statement({.timeout_ns = 50'000'000, .cancel = token});
 ///     auto record = tx.get(accounts, Key(1));  // kTimeout after 50 ms, kCancelled after token.cancel()
-///     Status done = tx.commit();               // kUnknownOutcome if the time is over before the answer comes
+///     Status done = tx.commit();               // kUnknownOutcome if the time is over before the reply comes
 ///
 /// Scopes nest: the earliest deadline counts, and every token. When the deadline of a scope has passed or its token
 /// is cancelled, the calls under way end as follows:

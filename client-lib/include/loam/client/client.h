@@ -25,6 +25,7 @@
 #include "common/base/status.h"
 #include "common/schema/schema.h"
 
+/// The client library, with which applications read and write the records of a cluster.
 namespace loam::client {
 
 /// Handle of a fiber that Client::spawn() started; like std::thread, but it can be copied, and dropping the last copy
@@ -87,9 +88,9 @@ class Task {
 ///
 ///   * Transactions of the old session fail with kFenced at their next call, and so do their scans. Their writes
 ///     never become visible. run_transaction() runs them again.
-///   * The client resolves a commit() under way through the new session (R4, outcomes from the commit log): ok if
-///     the commit manager had accepted it, kFenced if not, kUnknownOutcome only if the commit log no longer has the
-///     answer or none comes in time. An acknowledged commit stays committed. Recovery undoes the writes of a
+///   * The client resolves a commit() under way through the new session (R4, outcomes from the commit log): ok if the
+///     commit manager had accepted it, kFenced if not, kUnknownOutcome only if the commit log no longer has the
+///     outcome, or no reply comes in time. An acknowledged commit stays committed. Recovery undoes the writes of a
 ///     transaction that was not accepted; until then, writes of the same records get kConflict.
 ///   * Begins and calls outside of transactions wait for the new session up to the request's time-out. Then they
 ///     fail with kUnavailable, and the message says why there is no session. If the commit manager that answers
@@ -245,9 +246,11 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
+/// @cond
 template <>
 struct Client::ValueOf<Status> {
   using Type = void;
 };
+/// @endcond
 
 }  // namespace loam::client

@@ -20,8 +20,11 @@ class Counter {
  public:
   /// Drops the unused numbers of the block.
   ~Counter();
+  /// The source may only be destroyed or assigned to. An assignment drops the unused numbers of the target.
+  /// @{
   Counter(Counter&&) noexcept;
   Counter& operator=(Counter&&) noexcept;
+  /// @}
 
   /// Returns the next number. Waits for the network once for each block. kUnavailable; kTimeout; kConflict: other
   /// clients draw at the same time and the bounded retries ran out, use larger blocks; kOverflow: all 2^63 - 1 numbers

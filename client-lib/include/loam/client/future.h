@@ -16,33 +16,34 @@ namespace loam::client {
 class PendingCall {
  public:
   virtual ~PendingCall() = default;
-  /// True if the answer has arrived.
+  /// True if the result has arrived.
   virtual bool ready() const = 0;
-  /// Waits for the answer. An error means that a CallScope of the caller has ended and the answer is still to come.
+  /// Waits for the result. An error means that a CallScope of the caller has ended and the result is still to come.
   /// Throws the exception of an asynchronous call's function.
   virtual Status wait() = 0;
-  /// Waits at most `timeout_ns` nanoseconds. Returns true if the answer has arrived.
+  /// Waits at most `timeout_ns` nanoseconds. Returns true if the result has arrived.
   virtual bool wait_for(uint64_t timeout_ns) = 0;
-  /// Calls `callback` once when the answer has arrived, as Future::on_ready() says.
+  /// Calls `callback` once when the result has arrived, as Future::on_ready() says.
   virtual void on_ready(std::function<void()> callback) = 0;
   /// Cancels the call. Any thread.
   virtual void cancel() = 0;
 };
 
-/// Type of the answer to a call with a value of type T: Result<T>, or Status for calls without a value.
+/// Type of the result of a call with a value of type T: Result<T>, or Status for calls without a value.
 template <class T>
 struct AnswerTo {
-  using Type = Result<T>;
+  using Type = Result<T>;  ///< the result
 };
+/// Type of the result of a call without a value.
 template <>
 struct AnswerTo<void> {
-  using Type = Status;
+  using Type = Status;  ///< the result
 };
 
 /// The future result of an asynchronous call. Client::async() and the *_async calls return futures. A caller that
 /// starts several calls and then waits for them overlaps their round trips.
 ///
-/// Move-only. The destructor drops the answer; the call itself goes on. A fiber of the client or an ordinary thread
+/// Move-only. The destructor drops the result; the call itself goes on. A fiber of the client or an ordinary thread
 /// may call every function; a waiting function suspends the fiber or blocks the thread. One fiber or thread uses a
 /// future at a time, except for cancel(). Futures are destroyed before their client.
 template <class T>
@@ -50,32 +51,32 @@ class Future {
  public:
   /// Result<T>, or Status for T = void.
   using Answer = AnswerTo<T>::Type;
-  /// Holds the answer; shared with the call.
+  /// Holds the result; shared with the call.
   using SharedResult = std::optional<Answer>;
 
-  /// For the library. `slot` has the answer when `call` is ready.
+  /// For the library. `slot` has the result when `call` is ready.
   Future(std::shared_ptr<PendingCall> call, std::shared_ptr<SharedResult> slot)
       : call_(std::move(call)), slot_(std::move(slot)) {}
 
-  /// True if the answer has arrived, so that get() does not wait.
+  /// True if the result has arrived, so that get() does not wait.
   bool ready() const { return call_->ready(); }
-  /// Waits at most `timeout_ns` nanoseconds. Returns true if the answer has arrived.
+  /// Waits at most `timeout_ns` nanoseconds. Returns true if the result has arrived.
   bool wait_for(uint64_t timeout_ns) { return call_->wait_for(timeout_ns); }
-  /// Waits for the answer and moves it out. Call it once; call it again only if a CallScope ended the wait (kTimeout,
-  /// kCancelled, and ready() is false). kInvalidArgument: an earlier get() has moved the answer out.
+  /// Waits for the result and moves it out. Call it once; call it again only if a CallScope ended the wait (kTimeout,
+  /// kCancelled, and ready() is false). kInvalidArgument: an earlier get() has moved the result out.
   Answer get() {
     if (taken_)
       return Status(StatusCode::kInvalidArgument,
-                    "get() was called twice: an earlier call has taken the answer of this future");
+                    "get() was called twice: an earlier call has taken the result of this future");
     if (Status waited = call_->wait(); !waited.ok()) return waited;
     taken_ = true;
     return std::move(**slot_);
   }
-  /// Calls `callback` once when the answer has arrived; at once if it has arrived already. The callback runs on the
+  /// Calls `callback` once when the result has arrived; at once if it has arrived already. The callback runs on the
   /// client's worker thread, which other fibers need: it should only wake a waiting thread or event loop, and must
   /// neither wait nor call the client. An exception that it throws is logged. At most one callback, set before get().
   void on_ready(std::function<void()> callback) { call_->on_ready(std::move(callback)); }
-  /// Cancels the call, as CancelToken::cancel() does. An answer arrives soon in any case. Any thread.
+  /// Cancels the call, as CancelToken::cancel() does. A result arrives soon in any case. Any thread.
   void cancel() { call_->cancel(); }
 
  private:

@@ -32,11 +32,11 @@ struct ClientOptions {
   /// Time-out of Client::connect(). Within it the client waits for a commit manager that recovers and for storage
   /// nodes that are still starting.
   uint64_t connect_timeout_ns = 5'000'000'000;
-  /// Time-out of one request and its answer. Beyond it the call returns kTimeout; a plain write or a change of the
+  /// Time-out of one request and its reply. Beyond it the call returns kTimeout; a plain write or a change of the
   /// catalog that may have happened returns kUnknownOutcome.
   uint64_t request_timeout_ns = 10'000'000'000;
-  /// Time-out of each step of a commit, and of the question for the outcome of a commit whose answer was lost (R4,
-  /// outcomes from the commit log). It is longer than the request's, because a step without an answer costs the
+  /// Time-out of each step of a commit, and of the question for the outcome of a commit whose reply was lost (R4,
+  /// outcomes from the commit log). It is longer than the request's, because a step without a reply costs the
   /// session (R2, abort order).
   uint64_t commit_timeout_ns = 30'000'000'000;
   /// Interval between two renewals of the session's lease. 0: a fourth of the lease that the commit manager grants.
@@ -88,8 +88,8 @@ struct RetryOptions {
 
 /// Names one record of the cluster.
 struct RecordRef {
-  Table table;
-  Key key;
+  Table table;  ///< the table of the record
+  Key key;      ///< the key of the record in the table
 };
 
 /// Options of Client::begin() and Client::run_transaction().

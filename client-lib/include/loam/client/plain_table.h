@@ -22,7 +22,7 @@ namespace loam::client {
 /// never gets the same version number twice, so a match proves that the record has not changed in between.
 ///
 /// A handle that can be copied. Many fibers of its client may use it at once, but not after the Client is destroyed.
-/// Every call suspends the calling fiber or blocks the calling thread. A write whose answer is lost, or whose session
+/// Every call suspends the calling fiber or blocks the calling thread. A write whose reply is lost, or whose session
 /// ends, returns kUnknownOutcome; read the record to learn the outcome. [Thesis 3.3]
 class PlainTable {
  public:
@@ -39,15 +39,19 @@ class PlainTable {
   std::vector<Result<Record>> get_many(std::span<const Key> keys);
 
   /// Inserts a record and returns its version. kAlreadyExists: the key has a record; kInvalidArgument as for
-  /// Transaction::insert().
+  /// Transaction::insert(). The form with `values` takes one value for each field of the table.
+  /// @{
   Result<Version> insert(Key key, const Record& record);
   Result<Version> insert(Key key, std::initializer_list<Value> values);
+  /// @}
   /// Updates a record that has the version `expected`, and returns its new version. kConflict: the record has another
   /// version or was removed. A record of a projection (Table::project()) changes the projection's fields; the other
-  /// fields keep their values.
+  /// fields keep their values; so does the form with named fields.
+  /// @{
   Result<Version> update(Key key, Version expected, const Record& record);
   Result<Version> update(Key key, Version expected, std::initializer_list<Value> values);
   Result<Version> update(Key key, Version expected, std::initializer_list<FieldValue> values);
+  /// @}
   /// Removes a record that has the version `expected`. kConflict as for update().
   Status remove(Key key, Version expected);
 

@@ -20,12 +20,12 @@ namespace loam::client {
 
 /// A field, by name, and its value.
 struct FieldValue {
-  std::string_view field;
-  Value value;
+  std::string_view field;  ///< the name, whose bytes the caller keeps until the call has returned
+  Value value;             ///< NULL, or a value of exactly the type of the field
 };
 
 /// Thrown by the typed accessors of Record: the record does not have the field, the field has another type, or its
-/// value is NULL. This is the only exception that the library throws by itself.
+/// value is NULL. This is the library's only exception class.
 class FieldError final : public std::logic_error {
  public:
   /// For the library.
@@ -51,16 +51,20 @@ class Record {
  public:
   /// Makes a record from one value for each field, in the order of the schema. kInvalidArgument, with table and field
   /// in the message: too few or too many values, a wrong type (values are not converted), NULL in a field that is not
-  /// nullable, or a row over kMaxRowBytes.
+  /// nullable, text that is not UTF-8, or a row over kMaxRowBytes.
+  /// @{
   static Result<Record> make(const Table& table, std::span<const Value> values);
   static Result<Record> make(const Table& table, std::initializer_list<Value> values) {
     return make(table, std::span<const Value>(values.begin(), values.size()));
   }
+  /// @}
   /// Makes a record of the projection to the named fields. kInvalidArgument as above and as Table::project().
+  /// @{
   static Result<Record> make(const Table& table, std::span<const FieldValue> values);
   static Result<Record> make(const Table& table, std::initializer_list<FieldValue> values) {
     return make(table, std::span<const FieldValue>(values.begin(), values.size()));
   }
+  /// @}
   /// Makes a record from an encoded row (the result of RowBuilder). Validates and copies the bytes. kInvalidArgument:
   /// the bytes are not a row of the table.
   static Result<Record> from_bytes(const Table& table, Bytes row);
@@ -78,8 +82,9 @@ class Record {
   /// The encoded row. Valid while the record lives unchanged.
   Bytes bytes() const { return row_; }
 
-  // Typed accessors by number. They throw FieldError. Text and blob values are valid while the record lives
-  // unchanged.
+  /// Reads a field by its number in the table's schema. Throws FieldError. A text or blob is a view that is valid while
+  /// the record lives unchanged.
+  /// @{
   bool is_null(size_t field) const;
   int16_t int16(size_t field) const;
   int32_t int32(size_t field) const;
@@ -88,8 +93,10 @@ class Record {
   double float64(size_t field) const;
   std::string_view text(size_t field) const;
   Bytes blob(size_t field) const;
+  /// @}
 
-  // Typed accessors by name. They throw FieldError.
+  /// Reads a field by its name. Throws FieldError. A text or blob is a view, as above.
+  /// @{
   bool is_null(std::string_view field) const { return is_null(index(field)); }
   int16_t int16(std::string_view field) const { return int16(index(field)); }
   int32_t int32(std::string_view field) const { return int32(index(field)); }
@@ -98,14 +105,21 @@ class Record {
   double float64(std::string_view field) const { return float64(index(field)); }
   std::string_view text(std::string_view field) const { return text(index(field)); }
   Bytes blob(std::string_view field) const { return blob(index(field)); }
+  /// @}
 
-  /// The value of any field, also NULL. kInvalidArgument: there is no field of that name or number.
+  /// The value of any field, also NULL. Copies a text or blob. kInvalidArgument: there is no field of that name or
+  /// number.
+  /// @{
   Result<Value> value(std::string_view field) const;
   Result<Value> value(size_t field) const;
+  /// @}
 
-  /// Replaces the value of one field. kInvalidArgument as make(); the record is then unchanged.
+  /// Replaces the value of one field. kInvalidArgument: there is no such field, or as make(); the record is then
+  /// unchanged.
+  /// @{
   Status set(size_t field, const Value& value);
   Status set(std::string_view field, const Value& value);
+  /// @}
 
   /// For the library: wraps a row from a storage node or from the write buffer, which is known to be valid.
   Record(Table table, Key key, Version version, Buffer row)

@@ -18,7 +18,7 @@ namespace loam::client {
 /// One query of a batch (Client::scan()).
 struct ScanRequest {
   Table table;  ///< the whole table, not a projection
-  Query query;
+  Query query;  ///< must pass Query::check() for the table's schema
 };
 
 /// The cost of a query, summed over the storage nodes. The numbers are complete when the stream has ended. Before
@@ -47,8 +47,12 @@ class ScanStream {
  public:
   /// Cancels the query at the storage nodes if it has not ended.
   ~ScanStream();
+  /// The source may only be destroyed or assigned to. An assignment ends the query of the target, as the destructor
+  /// does.
+  /// @{
   ScanStream(ScanStream&&) noexcept;
   ScanStream& operator=(ScanStream&&) noexcept;
+  /// @}
 
   /// The columns of every chunk.
   const ResultSchema& schema() const;

@@ -13,9 +13,11 @@ namespace loam::client {
 /// plain integer for applications. fields() names each count and explains it.
 template <class Number>
 struct ClientNumbers {
+  /// @cond
   Number begun{}, committed{}, aborted{}, conflicts{}, local_conflicts{}, retries{};
   Number unknown_outcomes{}, resolved{}, read_only{}, round_trips{}, scans{};
   Number sessions_opened{}, fenced{}, resumed{}, resent{}, overloaded{};
+  /// @endcond
 
   /// Name, place and explanation of each count.
   static constexpr auto fields() {
@@ -31,7 +33,7 @@ struct ClientNumbers {
                 "conflicts with transactions of this client, found before any write was sent"),
         counter("retries", &S::retries, "attempts of run_transaction() after the first"),
         counter("unknown_outcomes", &S::unknown_outcomes, "commits whose outcome the client could not learn"),
-        counter("resolved", &S::resolved, "commits whose answer was lost and whose outcome the client learnt later"),
+        counter("resolved", &S::resolved, "commits whose reply was lost and whose outcome the client learnt later"),
         counter("read_only", &S::read_only, "read-only transactions"),
         counter("round_trips", &S::round_trips, "times a transaction waited for the network"),
         counter("scans", &S::scans, "queries started"),

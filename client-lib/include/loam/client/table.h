@@ -56,10 +56,12 @@ class Table {
 
   /// Makes a projection to some fields of this handle, each named once. Costs some allocations: make it once and keep
   /// it. kInvalidArgument: a name is wrong or occurs twice; the message has the existing names.
+  /// @{
   Result<Table> project(std::span<const std::string_view> fields) const;
   Result<Table> project(std::initializer_list<std::string_view> fields) const {
     return project(std::span<const std::string_view>(fields.begin(), fields.size()));
   }
+  /// @}
   /// Makes a projection to the fields with these numbers in this handle's schema. Errors as above.
   Result<Table> project(std::span<const uint16_t> fields) const;
   /// True if this handle is a projection.

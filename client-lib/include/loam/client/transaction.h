@@ -47,8 +47,11 @@ class Transaction {
  public:
   /// Aborts the transaction if it is not finished.
   ~Transaction();
+  /// The source may only be destroyed or assigned to. An assignment aborts an unfinished transaction of the target.
+  /// @{
   Transaction(Transaction&&) noexcept;
   Transaction& operator=(Transaction&&) noexcept;
+  /// @}
 
   /// The transaction's id, which is the version of the records that it writes. 0 for a read-only transaction, and for
   /// an upgradable one before its first write.
@@ -106,16 +109,20 @@ class Transaction {
 
   /// Buffers the insert of a record that does not exist yet; otherwise commit() returns kAlreadyExists. The forms
   /// with `values` take one value for each field of the table.
+  /// @{
   Status insert(const Table& table, Key key, const Record& record);
   Status insert(const Table& table, Key key, std::initializer_list<Value> values);
   Status insert(const Table& table, Key key, std::span<const Value> values);
+  /// @}
   /// Buffers the update of an existing record; without one commit() returns kNotFound. A record of a projection
   /// (Table::project()) changes the projection's fields, and the other fields keep the values of the version that the
   /// update replaces; atomically, and with the same conflicts as any write. If the row gets too large by that,
   /// commit() returns kInvalidArgument.
+  /// @{
   Status update(const Table& table, Key key, const Record& record);
   Status update(const Table& table, Key key, std::initializer_list<Value> values);
   Status update(const Table& table, Key key, std::span<const Value> values);
+  /// @}
   /// Buffers an update of the named fields: {{"balance", Value::int64(5)}}.
   Status update(const Table& table, Key key, std::initializer_list<FieldValue> values);
   /// Buffers the removal of an existing record; without one commit() returns kNotFound.

@@ -119,7 +119,8 @@ struct CoreOptions {
   /// Number of ids that one stored state reserves (R11). The next ids are reserved when half of them are left, so a
   /// stalled disk stops begins only when that half is used up.
   uint64_t ids_ahead = 1'000'000;
-  /// Limits, which tests lower. Each field is described at the constant of its default.
+  /// A limit, which the constant of its default describes.
+  /// @{
   uint64_t sweep_after_closed_sessions = kSweepAfterClosedSessions;
   size_t max_unflushed_commits = kMaxUnflushedCommits;
   size_t max_queued_begins = kMaxQueuedBegins;
@@ -134,6 +135,7 @@ struct CoreOptions {
   size_t max_tables = kMaxTables;
   size_t max_catalog_bytes = kMaxCatalogBytes;
   size_t max_publication_bytes = kMaxPublicationBytes;
+  /// @}
 };
 
 /// Sends the messages of the core to its peers. The driver implements it. The core calls it only while the driver
@@ -168,9 +170,10 @@ class StateStore {
 
 /// A range of transaction ids.
 struct IdRange {
-  TransactionId first;
-  TransactionId last;  ///< included
+  TransactionId first;  ///< included
+  TransactionId last;   ///< included
 
+  /// True for the same first and last id.
   bool operator==(const IdRange&) const = default;
 };
 
@@ -184,6 +187,7 @@ struct CommitLogContents {
   /// Number of commits appended so far, over all epochs. Commits that were dropped since then count.
   uint64_t end = 0;
 
+  /// True if all members are equal.
   bool operator==(const CommitLogContents&) const = default;
 };
 
@@ -225,7 +229,7 @@ struct NodeStatus {
 
 /// An open transaction whose session has ended. Recovery undoes it (R8).
 struct Orphan {
-  TransactionId id;
+  TransactionId id;   ///< the transaction
   SessionId session;  ///< the session that began it
 };
 
@@ -252,9 +256,9 @@ struct RecoveryTask {
 /// Sessions that are fenced everywhere: every storage node has acknowledged their fence or holds no lease (R7, fence
 /// barrier; R9). They can write nothing any more.
 struct FencedSessions {
-  wire::FenceSet set;
-  uint64_t lost = 0;    ///< of them since the start: sessions that did not end by an orderly close
-  uint64_t closed = 0;  ///< of them since the start: sessions that were closed without open transactions
+  wire::FenceSet set;   ///< the sessions, as storage nodes receive them
+  uint64_t lost = 0;    ///< sessions in `set` that ended since the start without an orderly close
+  uint64_t closed = 0;  ///< sessions in `set` that were closed since the start without open transactions
 };
 
 /// The state of a session that is open, or that has ended and is not recovered yet. For administration.
@@ -265,14 +269,14 @@ struct SessionStatus {
     kFencing,     ///< ended; at least one storage node with a lease has not acknowledged the fence
     kRecovering,  ///< fenced everywhere; the recoverer undoes its transactions
   };
-  SessionId id;
-  std::string name;  ///< the name that the client gave in OpenSession
-  State state = State::kOpen;
-  bool connected = false;  ///< the client has a connection now
-  bool recoverer = false;  ///< it is the session of the commit manager's own recoverer
-  uint64_t silent_ns = 0;  ///< since the last message of the client; for an ended session, since its end
-  uint64_t open = 0;       ///< open transactions
-  std::string end;         ///< why the session ended; empty while it is open
+  SessionId id;                ///< the session
+  std::string name;            ///< the name that the client gave in OpenSession
+  State state = State::kOpen;  ///< the phase that it is in
+  bool connected = false;      ///< the client has a connection now
+  bool recoverer = false;      ///< it is the session of the commit manager's own recoverer
+  uint64_t silent_ns = 0;      ///< time since the last message of the client, or since the end of the session
+  uint64_t open = 0;           ///< open transactions
+  std::string end;             ///< why the session ended; empty while it is open
 };
 
 /// Returns "open", "fencing" or "recovering".
@@ -325,8 +329,8 @@ class Core {
   void on_log_progress(const CommitLogProgress& progress);
   /// Takes a permanent failure of the commit log. The core then behaves as after a failed store.
   void on_log_failed(const Status& why);
-  /// Returns the first error of a store or of the commit log; ok before one. After an error the core executes nothing
-  /// and sends nothing: the driver has to stop the process.
+  /// Returns the first error of a store or of the commit log; ok if there was none. After an error the core executes
+  /// and sends nothing, and the driver has to stop the process.
   Status durable_status() const;
 
   /// Sets the gRPC address that clients are told. The default, empty, means that there is none.
@@ -363,8 +367,8 @@ class Core {
   SessionId open_recoverer_session(uint64_t now_ns);
   /// Returns at most `max` tasks for the recoverer. A storage node is part of a session's task as soon as it has
   /// acknowledged the fence. A task is returned again until complete_recovery() reports it. After a restart there is
-  /// one task for all earlier sessions, once every owner of shards is registered, has its records or their loss
-  /// accepted, and has acknowledged the fence of those sessions.
+  /// one task for all earlier sessions. The core returns it when every storage node with shards is registered and has
+  /// acknowledged the fence of those sessions, and no node with lost records waits for the acceptance of the loss.
   std::vector<RecoveryTask> recovery_tasks(size_t max) const;
   /// Takes the recoverer's report that the task is done at the nodes of the task. Nodes whose process has started
   /// anew since then do not count.
@@ -376,8 +380,8 @@ class Core {
   /// Takes the recoverer's report that a sweep has removed the orphaned tree nodes of these sessions.
   void complete_sweep(const FencedSessions& sessions);
   /// Returns the stored catalog for the recoverer: storage nodes with incarnations, shard map, and all tables that
-  /// storage nodes may have. Recovery counts intents in a dropped table as undone (R30), but a restart may forget a
-  /// drop that is not stored, so the stored catalog decides.
+  /// storage nodes may have. Recovery counts intents in a dropped table as undone (R30). A restart may forget a drop
+  /// that is not stored, so recovery must not know of such a drop.
   wire::Catalog catalog_for_recovery() const;
 
   /// Returns the stored catalog, as clients see it.

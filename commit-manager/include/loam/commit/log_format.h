@@ -21,8 +21,7 @@ namespace loam::commit {
 //               The gap of the first range is first - 1. The gap of another range is first - (last of the range
 //               before) - 2.
 //   record:     checksum (8) | size of the body (4) | body
-//     body:     for each id: the difference to the id before it, to 0 for the first one                  (zigzag
-//     varints)
+//     body:     for each id: the difference to the id before it, to 0 for the first one   (zigzag varints)
 //
 // All checksums are XXH3. The checksum of the checkpoint covers size and body. The checksum of a record covers its
 // size and its body, and its seed is the checksum of the record before; the seed of the first record is the nonce. So
@@ -61,7 +60,7 @@ std::string_view to_string(LogTail tail);
 
 /// The result of read_log().
 struct LogReadResult {
-  CommitLogContents contents;      ///< of the checkpoint and of all valid records
+  CommitLogContents contents;      ///< content of the checkpoint and of all valid records
   uint64_t valid_bytes = 0;        ///< length of checkpoint and valid records; the next record goes behind them
   uint64_t chain = 0;              ///< the `chain` of the next encode_batch()
   LogTail tail = LogTail::kClean;  ///< why the valid part ends

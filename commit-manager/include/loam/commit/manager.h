@@ -16,6 +16,7 @@
 
 #include "common/base/status.h"
 
+/// The commit manager, which hands out transaction ids and snapshots and decides which transactions are committed.
 namespace loam::commit {
 
 /// Settings of a commit manager. The programs offer each as a run-time option.

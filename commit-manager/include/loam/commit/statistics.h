@@ -16,18 +16,21 @@ namespace loam::commit {
 /// A storage node that this commit manager has refused, because the history of the commit manager lacks something
 /// that the node has received (R10, cluster identity and incarnations).
 struct RefusedNode {
-  std::string address;        ///< of its data path
-  std::string admin_address;  ///< of its administration
+  std::string address;        ///< address of its data path
+  std::string admin_address;  ///< address of its administration
   std::string reason;         ///< the difference between the histories
 };
 
 /// Events of the state machine since the start. fields() describes each counter.
 struct CoreCounts {
+  /// A count or a level; fields() explains it.
+  /// @{
   uint64_t sessions_opened = 0, sessions_lost = 0, sessions_expired = 0, sessions_over_max_age = 0,
            sessions_resumed = 0;
   uint64_t fences = 0, recovered_aborted = 0, outcome_queries = 0, log_rewrites = 0;
   uint64_t node_leases_expired = 0, durable_stores = 0, publication_bytes = 0, publications_skipped = 0;
   uint64_t messages = 0, repeated = 0, refused = 0, malformed = 0;
+  /// @}
 
   /// Lists all fields with name, kind and help text.
   static constexpr auto fields() {
@@ -60,6 +63,8 @@ struct CoreCounts {
 
 /// Counters and levels of the state machine, copied at one moment. fields() describes each of them.
 struct Statistics : CoreCounts {
+  /// A count, a level, a flag or a text; fields() explains it.
+  /// @{
   uint64_t epoch = 0;
   std::string cluster;
   std::string not_serving;
@@ -80,6 +85,7 @@ struct Statistics : CoreCounts {
   uint64_t durable_bytes = 0;
   bool storing = false;
   uint64_t deferred_replies = 0, queued_begins = 0;
+  /// @}
   std::vector<RefusedNode> refused_nodes;  ///< since the start, without nodes that were accepted later
 
   /// Lists all fields except the refused nodes, with name, kind and help text.
@@ -152,9 +158,12 @@ struct Statistics : CoreCounts {
 
 /// Counters and levels of the recoverer. fields() describes each of them.
 struct RecoveryStatistics {
+  /// A count or a level; fields() explains it.
+  /// @{
   uint64_t starts = 0, tasks = 0, intents = 0, reverted = 0, index_changes = 0, repeated = 0;
   uint64_t rounds = 0, restarts = 0, sweeps = 0, swept_nodes = 0;
   uint64_t queued = 0, running = 0;
+  /// @}
   std::map<NodeId, uint64_t> waiting;  ///< level: number of tasks that wait for a node
 
   /// Lists all fields except `waiting`, with name, kind and help text.
@@ -180,9 +189,9 @@ struct RecoveryStatistics {
 
 /// Counters and levels of a running commit manager and its transport.
 struct ManagerStatistics : net::TransportNumbers<uint64_t> {
-  Statistics core;
-  RecoveryStatistics recovery;
-  uint64_t uptime_ns = 0;
+  Statistics core;              ///< the state machine: sessions, transactions, snapshots, catalog, commit log
+  RecoveryStatistics recovery;  ///< the recoverer, which undoes the transactions of dead clients
+  uint64_t uptime_ns = 0;       ///< time since the start of the commit manager
 
   /// Lists all fields except those of `core` and `recovery`, which have lists of their own.
   static constexpr auto fields() {

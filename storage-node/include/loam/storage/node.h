@@ -10,6 +10,7 @@
 
 #include "common/base/status.h"
 
+/// The storage node, which keeps records in memory.
 namespace loam::storage {
 
 /// The configuration of a storage node. Every field is a run-time option of the program; main.cc names the options.

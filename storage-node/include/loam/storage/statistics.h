@@ -17,7 +17,9 @@ namespace loam::storage {
 /// copy is exact; the numbers of one copy may stem from different moments.
 template <class Number>
 struct TableNumbers {
+  /// @cond
   Number gets{}, hops{}, writes{}, reverts{}, conflicts{}, no_space{}, discarded_entries{}, helped{};
+  /// @endcond
 
   /// Name, kind and meaning of each number (common/base/statistics.h).
   static constexpr auto fields() {
@@ -40,10 +42,13 @@ using TableCounters = TableNumbers<uint64_t>;
 
 /// The statistics of one table on one node: its identity, its size, and its operation counters.
 struct TableStatistics : TableNumbers<uint64_t> {
+  /// A property of the table on this node; fields() explains it and names its unit.
+  /// @{
   uint64_t table = 0;
   std::string name;
   std::string index_of;
   uint64_t keys = 0, pages = 0, column_pages = 0, log_bytes = 0, garbage_bytes = 0, index_bytes = 0;
+  /// @}
 
   /// Name, kind and meaning of each field.
   static constexpr auto fields() {
@@ -69,7 +74,9 @@ struct TableStatistics : TableNumbers<uint64_t> {
 /// The request counters of one network thread, or their sum over all network threads.
 template <class Number>
 struct ExecutorNumbers {
+  /// @cond
   Number batches{}, operations{}, appends{}, malformed{}, fenced{}, refused{}, repeated{}, intents_refused{};
+  /// @endcond
 
   /// Name, kind and meaning of each number.
   static constexpr auto fields() {
@@ -93,6 +100,8 @@ struct ExecutorNumbers {
 ///
 /// They serve monitoring: the numbers of one copy may stem from different moments.
 struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_t> {
+  /// A property of the node or a count; fields() explains it and names its unit.
+  /// @{
   uint64_t node = 0;
   uint64_t incarnation = 0;
   bool connected = false;
@@ -108,6 +117,7 @@ struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_
   uint64_t sessions = 0, reconnects = 0;
   uint64_t scans = 0, scan_pages = 0, scan_records = 0;
   uint64_t compacted_pages = 0, freed_pages = 0;
+  /// @}
   /// One element for each table that the node serves.
   std::vector<TableStatistics> tables;
 
@@ -141,7 +151,7 @@ struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_
             gauge("intent_memory_limit_bytes", &S::intent_memory_limit_bytes, "limit of the memory of all intents"),
             gauge("intent_memory_used_bytes", &S::intent_memory_used_bytes, "memory of intents in use"),
             gauge("intents", &S::intents, "writes of open transactions that recovery could undo"),
-            gauge("sessions", &S::sessions, "sessions that have a connection or stored answers"),
+            gauge("sessions", &S::sessions, "sessions that have a connection or stored replies"),
             counter("reconnects", &S::reconnects, "connections to the commit manager after the first one"),
             counter("scans", &S::scans, "scan queries that have ended"),
             counter("scan_pages", &S::scan_pages, "pages scanned; a page that serves several queries counts once"),
