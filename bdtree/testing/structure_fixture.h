@@ -29,7 +29,7 @@ class HookedStore final : public MemoryStore {
   std::function<void(TreeNodeId)> after_insert;   // called once
   std::function<Status(TreeNodeId)> at_insert;    // called once, instead of the insert
 
-  /// One write in this many gets no answer; half of these writes took effect. 0: every write is answered.
+  /// One write in this many gets no reply; half of these writes took effect. 0: every write is answered.
   uint64_t lost_one_in = 0;
   testing::Random random{1};
   bool drops_deferred = false;
@@ -74,7 +74,7 @@ class HookedStore final : public MemoryStore {
       auto answer = f();
       if (!lost) return answer;
     }
-    return Status(StatusCode::kUnknownOutcome, "no answer");
+    return Status(StatusCode::kUnknownOutcome, "no reply");
   }
 };
 

@@ -1,3 +1,5 @@
+// The measurements behind bdtree_cluster.h: lookups, inserts, combined changes and deltas of one tree, in this order,
+// then a check of the whole tree.
 #include "benchmarks/bdtree/bdtree_cluster.h"
 
 #include <algorithm>
@@ -40,7 +42,7 @@ std::string key_of(uint64_t number) {
 
 std::string payload_of(uint64_t number) { return {reinterpret_cast<const char*>(&number), sizeof number}; }
 
-/// The keys of the numbers in [from, to).
+/// Inserts the keys of the numbers in [from, to). Each fiber takes every kFibers-th number.
 void insert(TreeProcess& process, uint64_t from, uint64_t to) {
   process.in_fibers(kFibers, [&](size_t fiber) {
     for (uint64_t n = from + fiber; n < to; n += kFibers) check_ok(process.tree->insert(key_of(n), payload_of(n)));
@@ -105,6 +107,8 @@ void MeasuredTree::load() {
 }
 
 size_t MeasuredTree::index_bytes() {
+  // Ids of tree nodes come from a counter, so a read of all ids below the next one finds every node. An id without a
+  // node is skipped.
   return loader_->client->run([&] {
     size_t bytes = 0;
     const uint64_t nodes = value_or_die(loader_->store->new_id()).value;
@@ -145,12 +149,15 @@ Samples MeasuredTree::look_up(TreeProcess& reader, const std::function<bool()>& 
 }
 
 void MeasuredTree::lookups() {
+  // Phase 1: fills a cache of the permitted size. Its lookups do not count.
   const size_t bytes = index_bytes();
   TreeOptions options;
   options.cache_bytes = static_cast<size_t>(kCacheShare * static_cast<double>(bytes));
   TreeProcess reader(cluster_->address(), kName, options);
   static_cast<void>(look_up(reader, [] { return true; }, keys_ / 10));  // warms the cache
 
+  // Phase 2: looks up keys while another client inserts a tenth of the keys anew. The splits of that client make
+  // cached inner nodes out of date, so that the mean includes the hops.
   const TreeStatistics before = reader.statistics();
   std::atomic<bool> inserted{false};
   std::thread writer([&] {
@@ -174,7 +181,7 @@ void MeasuredTree::lookups() {
   run_.report.add("bdtree.lookup_p50_us", Samples{{latencies.quantile(0.5)}}, "us", Better::kLower, with);
   run_.report.add("bdtree.lookup_p99_us", Samples{{latencies.quantile(0.99)}}, "us", Better::kLower, with);
 
-  // The predecessor's method: each transaction begins with an empty cache.
+  // Phase 3: the method of the predecessor, in which each transaction begins with an empty cache.
   uint64_t sum = 0;
   constexpr uint64_t kLookups = 500;
   reader.client->run([&] {
@@ -191,6 +198,8 @@ void MeasuredTree::lookups() {
 
 void MeasuredTree::inserts() {
   TreeProcess inserter(cluster_->address(), kName);
+  // Reads the root once before the counters are sampled. Then two clients insert at the same time into the same
+  // leaves.
   inserter.client->run([&] { static_cast<void>(value_or_die(inserter.tree->find(key_of(0)))); });
   const uint64_t each = keys_ / 20;
   const TreeStatistics before = inserter.statistics();
@@ -210,7 +219,9 @@ void MeasuredTree::inserts() {
 }
 
 void MeasuredTree::combining() {
-  // One leaf, in which each fiber inserts and removes keys of its own.
+  // All keys lie in one leaf. Each fiber inserts and removes a key of its own, so that fibers meet at the leaf and
+  // never at a key. Without combining, a change may lose against other writes of the leaf as often as the tree
+  // permits. The fiber then repeats it, and the repetitions count as time.
   TreeProcess process(cluster_->address(), "hot");
   const uint64_t changes = run_.quick ? 60 : 400;
   uint64_t conflicts = 0;
@@ -246,6 +257,7 @@ void MeasuredTree::deltas() {
   const auto measure = [&](size_t delta_bytes) {
     TreeOptions options;
     options.delta_bytes = delta_bytes;
+    // A new tree has an empty cache. The find reads the root before the counters are sampled.
     process.reopen(options);
     process.client->run([&] { static_cast<void>(value_or_die(process.tree->find(key_of(0)))); });
     const auto before = process.client->statistics();

@@ -222,7 +222,7 @@ class RowNodes {
   std::vector<PackedNode> nodes_;
 };
 
-/// The key of an index, and how its values are drawn.
+/// An index whose keys are compared: its fields, and a function that draws a key.
 struct KeyShape {
   std::string suffix;  ///< of the figures
   std::string description;
@@ -363,6 +363,8 @@ class BdtreeSuite final : public Suite {
   template <class Work>
   double in_batches(const Run& run, size_t count, const std::vector<Values>& keys, Work work) {
     Random random(run.seed + ++turn_);
+    // Each turn draws other keys. With equal keys, a variant would find its nodes in the processor cache because the
+    // previous variant had read them.
     const size_t batches = std::max<size_t>(1, count / kProbes);
     uint64_t ns = 0;
     std::vector<size_t> numbers(kProbes);
@@ -396,6 +398,8 @@ class BdtreeSuite final : public Suite {
     std::vector<std::decay_t<decltype(nodes.probe(keys[0]))>> probes;
     std::vector<std::pair<size_t, size_t>> where;  // the node of a key, and its index there
     return in_batches(run, count, keys, [&](const std::vector<size_t>& numbers) {
+      // The probe keys are encoded outside of the measured time: the product encodes a key once for all nodes of a
+      // path.
       probes.clear();
       where.clear();
       for (const size_t number : numbers) {
@@ -437,7 +441,7 @@ class BdtreeSuite final : public Suite {
   size_t keys_ = 1'000'000;
   size_t node_keys_ = 100;
   size_t searches_ = 0;
-  uint64_t turn_ = 0;  ///< of all variants: none finds its nodes in the cache because another sought the same
+  uint64_t turn_ = 0;  ///< counts the turns of all variants, so that no two variants look up the same keys
 };
 
 LOAM_BENCH_SUITE(bdtree, BdtreeSuite,

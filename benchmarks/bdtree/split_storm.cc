@@ -1,3 +1,6 @@
+// Lookups of one client in three cases: alone, beside a client that overwrites entries, and beside a client whose
+// inserts split nodes. Overwrites load the cluster as inserts do, but split no node, so the second ratio isolates the
+// cost of splits.
 #include "benchmarks/bdtree/split_storm.h"
 
 #include <atomic>
@@ -123,6 +126,7 @@ TurnResult SplitStorm::look_up() {
 TurnResult SplitStorm::look_up_beside(const std::function<void(Random&)>& write) {
   ++turn_;
   if (!write) return look_up();
+  // The writes go on for the whole time of the lookups. The lookups begin after the first write.
   std::atomic<bool> begun{false}, ended{false};
   std::atomic<uint64_t> written{0};
   std::thread storm([&] {
@@ -149,6 +153,8 @@ TurnResult SplitStorm::look_up_beside(const std::function<void(Random&)>& write)
 }
 
 void SplitStorm::measure() {
+  // alternate() knows one number for each turn. A case keeps its whole results itself, and the returned number is not
+  // used.
   Case cases[] = {{"_alone", {}}, {"_overwrites", [this](Random& random) { overwrite(random); }}, {"", [this](Random&) {
                                                                                                      insert_next();
                                                                                                    }}};
@@ -181,6 +187,7 @@ void SplitStorm::measure() {
 }
 
 void SplitStorm::add(const Case& one) {
+  // The 99.9th percentile of the trips needs the trips of all turns together: one turn has too few lookups for it.
   Samples p50, p99, trips, writes, splits;
   TreeStatistics::Trips all{};
   uint64_t hops = 0;

@@ -26,6 +26,7 @@ TreeProcess::TreeProcess(const std::string& address, const std::string& name, co
 }
 
 TreeProcess::~TreeProcess() {
+  // The tree belongs to the fibers of the client and ends in one of them. The store and the client end afterwards.
   client->run([this] { tree.reset(); });
   store.reset();
 }
@@ -50,6 +51,7 @@ void TreeProcess::check(const std::function<void(const bdtree::Entry&)>& see) {
     // The deferred posts of other processes have ended with these; those of this process may still run.
     const std::string wrong = value_or_die(tree->check_invariants());
     LOAM_CHECK(wrong.empty(), wrong.c_str());
+    // Reads the entries page by page. The next page begins with the smallest key after the last one.
     constexpr size_t kAtOnce = 10'000;
     std::string from;
     for (;;) {

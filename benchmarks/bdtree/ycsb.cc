@@ -1,3 +1,5 @@
+// YCSB's workloads A to F. A record lies in a table under its number, and a tree that is no index of the table leads
+// from a key to the number. Every result is checked against the key, and the whole content at the end.
 #include "benchmarks/bdtree/ycsb.h"
 
 #include <algorithm>
@@ -41,7 +43,7 @@ constexpr client::TransactionOptions kPersistent{
 
 enum class Operation : uint8_t { kRead, kUpdate, kInsert, kScan, kReadModifyWrite };
 
-/// Draws `usual`, or `other` with a probability in percent.
+/// A workload: the operation `usual`, or `other` with a probability in percent.
 struct Workload {
   const char* name;
   Operation usual;
@@ -64,7 +66,7 @@ const char* describe(Distribution distribution) {
 /// One turn of one workload.
 struct TurnResult {
   double seconds = 0;
-  double trips = 0;  ///< dependent ones in the tree, all operations together
+  double trips = 0;  ///< dependent round trips in the tree, summed over all operations
   double bytes = 0;
   uint64_t retries = 0;
   std::vector<double> latencies_us;
@@ -179,7 +181,8 @@ void Ycsb::insert(uint64_t stamp) {
   check_ok(process_->client->run_transaction([&](Transaction& tx) {
     return tx.insert(*records_, Key(number), {Value::blob(as_bytes(value)), Value::int64(0)});
   }));
-  // The tree entry follows the record, so a reader that finds the entry finds a record. Until then no reader finds it.
+  // The record is committed before the tree has its entry, so that a reader that finds the entry also finds the
+  // record. Until then no reader finds the record.
   check_ok(process_->tree->insert(key, {reinterpret_cast<const char*>(&number), sizeof number}));
   numbers_.end_insert(number);
 }
@@ -190,8 +193,8 @@ void Ycsb::scan(uint64_t number, uint64_t length) {
   std::vector<Key> keys;
   keys.reserve(entries.size());
   for (const Entry& entry : entries) keys.emplace_back(number_of(entry));
-  // The transaction begins after the tree's reply: an entry is not part of a transaction, and an older snapshot would
-  // lack the records of entries that were added meanwhile.
+  // The transaction begins after the tree has returned its entries: an entry is not part of a transaction, and an
+  // older snapshot would lack the records of entries that were added meanwhile.
   Transaction tx = value_or_die(process_->client->begin({.read_only = true, .retry = {}}));
   auto records = tx.get_many(*records_, keys);
   for (size_t i = 0; i < entries.size(); ++i) check_value(value_or_die(std::move(records[i])), entries[i].key);
@@ -209,6 +212,8 @@ uint64_t Ycsb::number_of(const Entry& entry) const {
 void Ycsb::check_entries(uint64_t number, uint64_t length, const std::vector<Entry>& entries) const {
   LOAM_CHECK(!entries.empty() && entries.size() <= length && number_of(entries[0]) == number,
              "a scan begins elsewhere");
+  // Every loaded key after the first must occur. Keys that were inserted later may lie between loaded keys, and an
+  // insert may be in progress, so they are only checked for their order.
   uint64_t place = places_[number];
   for (size_t i = 0; i < entries.size(); ++i) {
     LOAM_CHECK(i == 0 || entries[i - 1].key < entries[i].key, "a scan that does not rise");
@@ -227,7 +232,7 @@ uint64_t Ycsb::choose(Distribution distribution, Random& random) const {
     case Distribution::kZipf:
       return zipf_.rank(random.fraction());
     case Distribution::kLatest:
-      // Draws among as many numbers as were loaded, the latest first.
+      // Draws among as many numbers as were loaded, and prefers the numbers that were inserted last.
       return numbers_.inserted() - 1 - zipf_.rank(random.fraction());
   }
   __builtin_unreachable();
@@ -286,6 +291,7 @@ void Ycsb::load() {
   const TurnResult turn = measure(options_.keys, [&](Random& random) { insert(random()); });
   add("load", {turn}, "all");
 
+  // The ranks of the loaded keys let check_entries() recognize a key that a scan left out.
   std::vector<std::pair<std::string, uint32_t>> sorted;
   sorted.reserve(options_.keys);
   for (uint32_t number = 0; number < options_.keys; ++number) sorted.emplace_back(keys_.of(number), number);
@@ -302,6 +308,8 @@ void Ycsb::workloads() {
   };
   std::vector<Case> cases;
   for (const Workload& workload : kWorkloads) {
+    // YCSB defines the distribution "latest" for workload D. All others run with Zipf's and with the uniform
+    // distribution.
     const bool latest = workload.other == Operation::kInsert && workload.usual == Operation::kRead;
     if (latest) {
       cases.push_back({&workload, Distribution::kLatest, {}});
@@ -371,6 +379,7 @@ void Ycsb::check() {
   });
   // Every entry has another number below the limit, because no key occurs twice.
   LOAM_CHECK(entries == numbers_.begun() && numbers_.inserted() == numbers_.begun(), "keys were lost");
+  // Every read-modify-write has added 1 to a record, so a lost update shows in the sum.
   uint64_t changes = 0;
   process_->client->run([&] {
     constexpr uint64_t kAtOnce = 500;

@@ -39,7 +39,7 @@ std::string YcsbKeys::of(uint64_t number) const {
     check_ok(codec_.encode({&value, 1}, key));
     return key;
   }
-  // 20 bytes that are unique to the number, and up to 12 more.
+  // The first 20 bytes are unique to the number, and up to 12 more follow.
   char unique[24];
   std::snprintf(unique, sizeof unique, "user%016lx", bits);
   std::string text = unique;

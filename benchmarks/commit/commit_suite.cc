@@ -139,10 +139,14 @@ class Cluster {
   void advance(uint64_t ns) {
     now_ns_ += ns;
     if (now_ns_ - renewed_ns_ > CoreOptions().node_lease_ns / 4) {
+      // The node renews its lease and acknowledges the newest publication, as a storage node does. Otherwise the core
+      // would treat the node as unreachable.
       renewed_ns_ = now_ns_;
       call(outbox_.node, wire::RenewNode{});
       call(outbox_.node, wire::PublishReply{CoreOptions().epoch, core_.statistics().publications});
     }
+    // The log runs in its own threads. The core takes its progress without waiting, except when the clients would
+    // wait for replies.
     core_.on_timer(now_ns_);
     if (log_ == nullptr) return;
     if (const auto news = log_->poll_progress(false)) apply_progress(*news);
@@ -235,7 +239,10 @@ class CommitSuite final : public Suite {
 
   /// Measures pairs of begin and completion per second of CPU time of the core's thread.
   double turn(Cluster& cluster, Clients& clients, Random& random, size_t open) {
+    // Step 1, not measured: encodes all requests of the turn. Ids are dense, so that the ids of later begins are
+    // known.
     const std::vector<Round> rounds = make_rounds(cluster, clients, random);
+    // Step 2, measured: delivers them.
     const uint64_t before = thread_cpu_ns();
     for (const Round& round : rounds) {
       const Bytes frame[] = {round.complete, round.begin};
@@ -245,6 +252,7 @@ class CommitSuite final : public Suite {
     }
     const uint64_t elapsed = thread_cpu_ns() - before;
 
+    // Step 3: compares the counters and a snapshot with the requests that were sent.
     cluster.wait_until_all_are_accepted();
     wire::BeginReply begun;
     cluster.call(Cluster::peer(0), wire::Begin{0, true});
@@ -293,7 +301,8 @@ class CommitSuite final : public Suite {
     run.report.add("commit.ops_per_core_without_log", samples[1], "pairs/s", Better::kHigher, options("none"));
   }
 
-  /// Keeps one transaction open while the clients run `others_` more, one transaction each at a time.
+  /// Measures the size of snapshots while one transaction stays open. The clients run `others_` more transactions,
+  /// each client one at a time. The open id must stay in every snapshot, and the base cannot pass it.
   void descriptors(Run& run) {
     Cluster cluster(clients_ + 1);
     Random random(run.seed);

@@ -57,6 +57,7 @@ class FieldsSuite final : public Suite {
     const nlohmann::ordered_json with = {
         {"row_bytes", kRowBytes}, {"fibers", kFibers}, {"records_per_transaction", kGroup}};
     for (size_t i = 0; i < ways.size(); ++i) {
+      // The first sample belongs to the turn for warming up.
       for (Samples* samples : {&costs[i].cpu_us, &costs[i].bytes}) samples->values.erase(samples->values.begin());
       run.report.add("fields." + ways[i].first + "_cpu_us", costs[i].cpu_us, "us", Better::kLower, with);
       run.report.add("fields." + ways[i].first + "_bytes", costs[i].bytes, "bytes", Better::kLower, with);
@@ -102,6 +103,7 @@ class FieldsSuite final : public Suite {
 
   /// Adds the CPU time of both sides for each operation, in us, and the bytes in both directions.
   double measure(client::Client& client, const std::function<void(uint64_t)>& group, Cost& cost) {
+    // Client and cluster share this process, so its CPU time is the cost of both sides.
     const client::ClientStatistics before = client.statistics();
     const uint64_t cpu_before = process_cpu_ns();
     std::vector<client::Task> tasks;
@@ -134,6 +136,7 @@ class FieldsSuite final : public Suite {
     check_ok(client.run_transaction([&](Transaction& tx) -> Status {
       for (uint64_t i = 0; i < kGroup; ++i) {
         const uint64_t key = fiber * kGroup + i;
+        // A projected update sends the balance alone. The other way sends the whole row.
         if (table.projected()) {
           LOAM_RETURN_IF_ERROR(tx.update(table, Key(key), {Value::int64(balance)}));
           continue;

@@ -1,3 +1,5 @@
+// One run of churn.h: loads a table, rewrites a part of its records, and checks them. The run assembles the parts of
+// a storage node without its network, so that the figures contain nothing but memory management.
 #include "benchmarks/gc/churn.h"
 
 #include <algorithm>
@@ -26,7 +28,8 @@ constexpr TableId kTable{1};
 constexpr uint64_t kWindowNs = 100'000'000;
 /// Interval between two publications of the commit manager.
 constexpr uint64_t kPublishNs = 10'000'000;
-/// For synchronous compaction: puts between publications, entries of a step, and idle steps after which it is done.
+/// Limits of synchronous compaction: puts between publications, entries of one step, and the number of idle steps in
+/// a row after which no work is left. One idle step is not enough, because work may wait for the end of an epoch.
 constexpr size_t kPutsPerPublication = 4096;
 constexpr size_t kEntriesPerStep = 4096;
 constexpr int kIdleSteps = 8;
@@ -109,6 +112,7 @@ class ChurnedNode::Trial {
 
   ChurnResult run() {
     const ScopedCoreAffinity own(false);
+    // Phase 1: loads the records, and takes the snapshot that stays open. Phase 2: rewrites. Phase 3: checks.
     load();
     if (options_.long_snapshot) long_snapshot_ = Snapshot(Version(last_));
     publish();
@@ -118,6 +122,7 @@ class ChurnedNode::Trial {
     result_.max_frees = thread_.max_frees();
     check_records();
     background_.stop();
+    // The background thread has ended, so that no entry moves during the count.
     result_.versions_at_end = count_versions();
     result_.compactor = compactor_.statistics();
     result_.inline_zeroed_bytes = pool_.statistics().inline_zeroed_bytes;
@@ -149,6 +154,7 @@ class ChurnedNode::Trial {
 
   /// One transaction.
   void write(PointKind kind, std::span<const uint64_t> keys) {
+    // Transactions run one after another. The snapshot of each sees all previous ones, so no write conflicts.
     const Snapshot snapshot{Version(last_)};
     ++last_;
     std::array<ChurnRow, kChurnBatch> rows;
@@ -172,6 +178,7 @@ class ChurnedNode::Trial {
       while (operations[i].code == StatusCode::kNoSpace) {  // repeat until there is memory, as a client does
         ++refused_;
         LOAM_CHECK(!options_.synchronous_compaction || refused_ < options_.puts, "compaction finds no room");
+        // The writer itself makes room: a publication releases the versions that no snapshot sees.
         if (options_.synchronous_compaction) {
           publish();
           compact();
@@ -230,6 +237,7 @@ class ChurnedNode::Trial {
       by_cpu.look(thread_cpu_ns(), at_s, puts);
       by_wall.look(now_ns, at_s, puts);
       result_.peak_bytes = std::max(result_.peak_bytes, pool_.used_bytes());
+      // The first half of the run does not count, because the log begins without garbage.
       if (publish_when_due(now_ns) && puts > options_.puts / 2) {
         log_bytes += static_cast<double>(bytes_of_log());
         ++looks;
@@ -239,7 +247,7 @@ class ChurnedNode::Trial {
     const uint64_t writer_ns = thread_cpu_ns() - writer_from_ns;
     result_.throttled_share = static_cast<double>(paced_ns_) / static_cast<double>(wall_ns() - start_ns);
     result_.writer_ns = static_cast<double>(writer_ns) / puts;
-    // The process has no other thread.
+    // The process has only the writer and the background thread.
     result_.background_ns = static_cast<double>(process_cpu_ns() - process_from_ns - writer_ns) / puts;
     result_.mean_log_bytes = looks == 0 ? 0 : log_bytes / static_cast<double>(looks);
   }
@@ -265,6 +273,8 @@ class ChurnedNode::Trial {
     publication.number = ++publications_;
     publication.later = Snapshot(Version(last_));
     publication.floor = Version(last_);
+    // R20, garbage and tombstones: a listed snapshot lets compaction drop versions between two snapshots. A floor
+    // alone keeps every version above it.
     if (long_snapshot_.has_value() && options_.interval_rule) publication.old.push_back({*long_snapshot_, false});
     if (long_snapshot_.has_value() && !options_.interval_rule) {
       publication.floor = long_snapshot_->base();
@@ -295,6 +305,7 @@ class ChurnedNode::Trial {
   /// Repeats the random choices of rewrite() and checks every record.
   void check_records() {
     testing::Random random(options_.seed);
+    // A version is the number of its transaction. The load used one transaction for each batch.
     const uint64_t loaded = (options_.records + options_.batch - 1) / options_.batch;
     std::vector<uint64_t> versions(churned_keys());
     uint64_t version = loaded;
@@ -360,6 +371,7 @@ ChurnedNode::~ChurnedNode() = default;
 ChurnResult ChurnedNode::run(const ChurnOptions& options) {
   LOAM_CHECK(options.batch <= kChurnBatch && options.records % options.key_stride == 0, "options of a churn");
   ChurnResult result = Trial(*this, options).run();
+  // The next run begins with an empty and zeroed pool, so it pays for no garbage of this run.
   EpochThread thread(epochs_, "settle");
   while (thread.collect(64) > 0 || epochs_.pending() > 0) {
   }

@@ -37,7 +37,8 @@ inline constexpr size_t kChurnBatch = storage::ExecuteOptions{}.group;
 /// Options of one run.
 struct ChurnOptions {
   size_t records = 0;  ///< records that are loaded
-  /// Of each group of this many neighbours, one record chosen at random is rewritten. 2 means a random half of all.
+  /// The loaded records form groups of this many neighbours. The run rewrites one record of each group, which the
+  /// seed chooses. 2: a random half of all records is rewritten.
   size_t key_stride = 2;
   size_t puts = 0;  ///< puts after the load
   /// Number of puts of one epoch guard and one transaction.

@@ -81,6 +81,7 @@ class GcSuite final : public Suite {
 
   /// Measures the throughput by windows and the peak of memory.
   void windows(Run& run) {
+    // The small pool forces compaction. The large pool has room for every version, for the run without compaction.
     ChurnedNode small(small_memory(records_), page_bytes());
     ChurnedNode large(with_index(records_ + puts_), page_bytes());
     ChurnOptions churn;
@@ -170,6 +171,7 @@ class GcSuite final : public Suite {
     churn.seed = run.seed;
     const auto live = static_cast<double>(churn.records * ChurnedNode::kEntryBytes);
     for (const double over_live : {1.6, 2.0}) {
+      // The writer waits for compaction after each transaction, so the counts do not depend on the speed of threads.
       ChurnedNode node(static_cast<size_t>(over_live * live), page_bytes());
       const ChurnResult result = node.run(churn);
       const nlohmann::ordered_json options = {{"records", churn.records},
@@ -268,6 +270,7 @@ class GcSuite final : public Suite {
     for (size_t turn = 0; turn < run.turns; ++turn) {
       result = node.run(churn);
       const auto keys = static_cast<double>(result.churned_keys);
+      // The log holds one entry for each record that is not rewritten. The rest are versions of rewritten keys.
       kept.values.push_back((result.mean_log_bytes / ChurnedNode::kEntryBytes - unchurned) / keys);
       at_end.values.push_back(static_cast<double>(result.versions_at_end) / keys);
     }
@@ -294,6 +297,8 @@ class GcSuite final : public Suite {
         return 1e9 / result.writer_ns;
       };
     };
+    // Each variant differs from `churn` in one option. The pools have room for every version, because one variant
+    // does not compact.
     ChurnOptions one_by_one = churn, group_of_one = churn, no_prefetch = churn, no_compaction = churn;
     one_by_one.batch = 1;
     group_of_one.execution.group = 1;
@@ -324,6 +329,8 @@ class GcSuite final : public Suite {
     const auto factor = [&](const char* name, const Samples& ratio) {
       run.report.add(std::string("gc.factor_") + name, ratio, "ratio", Better::kHigher, options);
     };
+    // Speeds: all mechanisms over all but one. Memory and versions: the run without the mechanism over the run with
+    // it.
     factor("batching", ratio_of(s[0], s[1]));
     factor("group", ratio_of(s[0], s[2]));
     factor("prefetch", ratio_of(s[0], s[3]));

@@ -1,3 +1,5 @@
+// Two threads write to one table, with head pages of their own or with shared ones (head_pages.h). The writers
+// rewrite different records, so that they contend for nothing but the log and the index.
 #include "benchmarks/gc/head_pages.h"
 
 #include <algorithm>
@@ -33,7 +35,7 @@ uint64_t key_of(uint64_t record) { return (record + 1) * 0x9e3779b97f4a7c15u; }
 /// The id of a writer's transaction `number`. The writers alternate, so that the ids of each rise and are unique.
 uint64_t transaction_of(size_t writer, uint64_t number) { return kLoader + 1 + kWriters * number + writer; }
 
-/// One transaction, in one guard, as a network batch.
+/// Executes one transaction in one epoch guard, as a network thread executes a batch.
 void write(Table& table, ThreadContext& me, PointKind kind, uint64_t transaction, std::span<const uint64_t> keys) {
   const Snapshot snapshot{Version(transaction - 1)};
   std::array<ChurnRow, kChurnBatch> rows;
@@ -71,6 +73,7 @@ class TwoWriters::Trial {
 
   double run() {
     load();
+    // The clock starts when both threads are ready. It stops when the slower one is done.
     std::latch begin(kWriters);
     std::thread other([&] {
       EpochThread thread(epochs_, "writer");

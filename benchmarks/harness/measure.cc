@@ -44,6 +44,7 @@ std::vector<Samples> alternate(size_t turns, std::span<const Variant> variants) 
   for (const Variant& variant : variants) do_not_optimize(variant.run());  // warms caches, pools and predictors
   for (size_t turn = 0; turn < turns; ++turn) {
     for (size_t i = 0; i < variants.size(); ++i) {
+      // The reverse order of every second turn cancels a steady drift of the machine.
       const size_t chosen = turn % 2 == 0 ? i : variants.size() - 1 - i;
       results[chosen].values.push_back(variants[chosen].run());
     }
@@ -79,6 +80,7 @@ HugeArena::HugeArena(size_t size_bytes) {
   if (begin + size != end) munmap(begin + size, static_cast<size_t>(end - begin) - size);
   bytes_ = {begin, size};
   madvise(begin, size, MADV_HUGEPAGE);
+  // Touches every page, so that no page fault falls into the measured time.
   for (size_t at = 0; at < size; at += 4096) begin[at] = std::byte{0};
 }
 
@@ -93,8 +95,8 @@ double HugeArena::huge_share() const {
     unsigned long from = 0, to = 0;
     if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2) {
       const auto at = reinterpret_cast<uintptr_t>(bytes_.data());
-      inside = from < at + bytes_.size() &&
-               to > at;  // adjacent areas may share one mapping; the result is then an upper bound
+      // The kernel may merge adjacent areas into one mapping. The result is then an upper bound.
+      inside = from < at + bytes_.size() && to > at;
     } else if (unsigned long kb = 0; inside && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kb) == 1) {
       huge_kb += static_cast<double>(kb);
     }

@@ -1,3 +1,5 @@
+// Each figure is printed at once, so that a run that is stopped has shown its figures up to then. The JSON lines come
+// at the end.
 #include "benchmarks/harness/report.h"
 
 #include <cstdio>

@@ -1,3 +1,5 @@
+// The inverse of the distribution, approximated as in [Gray et al., 3.2]. The constants of one distribution are
+// computed once, in the constructor.
 #include "benchmarks/harness/zipf.h"
 
 #include <algorithm>
@@ -6,6 +8,7 @@
 namespace loam::bench {
 
 Zipf::Zipf(uint64_t ranks, double theta) : ranks_(static_cast<double>(ranks)), theta_(theta) {
+  // Adds the smallest weights first, so that rounding loses less of them.
   for (uint64_t rank = ranks; rank-- > 0;) zeta_ += std::pow(static_cast<double>(rank + 1), -theta);
   const double zeta_2 = 1 + std::pow(0.5, theta);
   eta_ = (1 - std::pow(2 / ranks_, 1 - theta)) / (1 - zeta_2 / zeta_);

@@ -1,3 +1,5 @@
+// The probe makes the memory accesses of the index and the log in the same groups as the product, and leaves out
+// chains, visibility, concurrency and growth. Its rate is what the memory of this machine permits.
 #include "benchmarks/index/index_probe.h"
 
 #include <algorithm>
@@ -40,10 +42,12 @@ uint64_t HashProbe::get(std::span<const uint64_t> keys) const {
   std::array<Row, kProbeGroup> out;
   for (size_t begin = 0; begin < keys.size(); begin += kProbeGroup) {
     const auto group = keys.subspan(begin, std::min(kProbeGroup, keys.size() - begin));
+    // Stage 1: hashes the keys and prefetches their slots.
     for (size_t i = 0; i < group.size(); ++i) {
       hashes[i] = hash(group[i]);
       __builtin_prefetch(&slots_[home(hashes[i])]);
     }
+    // Stage 2: finds the slots, which have arrived, and prefetches the entries.
     for (size_t i = 0; i < group.size(); ++i) {
       size_t at = home(hashes[i]);
       while (!same_tag(slots_[at], hashes[i])) at = (at + 1) & (slots_.size() - 1);
@@ -51,10 +55,11 @@ uint64_t HashProbe::get(std::span<const uint64_t> keys) const {
       // Prefetches all cache lines of the row. The header's own line is the one before, which the row shares with it.
       for (size_t line = 0; line < sizeof(Row); line += kLine) __builtin_prefetch(rows[i] + line);
     }
+    // Stage 3: copies the rows.
     for (size_t i = 0; i < group.size(); ++i) {
       std::memcpy(&out[i], rows[i], sizeof(Row));
       if (out[i].defect(group[i]) != 0) [[unlikely]]
-        out[i] = find(group[i]);  // the tag is another key's too
+        out[i] = find(group[i]);  // another key has this tag, too
       wrong |= out[i].defect(group[i]);
     }
     do_not_optimize(out);

@@ -47,9 +47,8 @@ class HashProbe {
 
   /// Inserts a key with the address of its entry.
   void put(uint64_t key, const std::byte* entry);
-  /// Looks up keys in groups: hash, prefetch slot, prefetch entry, copy. Returns Row::defect() of all rows, combined by
-  /// OR;
-  /// 0 if every row was right.
+  /// Looks up keys in groups: hash, prefetch slot, prefetch entry, copy. Returns Row::defect() of all rows, combined
+  /// by OR, which is 0 if every row is right.
   uint64_t get(std::span<const uint64_t> keys) const;
 
   /// Appends an entry for each key to `log`, kEntryBytes apart, and inserts it, in groups. The keys must be new. At its

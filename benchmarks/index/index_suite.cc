@@ -44,7 +44,7 @@ struct Fill {
   size_t capacity = 0;
 };
 
-/// A node's storage for one table after another.
+/// The memory of a storage node, in which a benchmark creates one table after another.
 class Storage {
  public:
   explicit Storage(size_t bytes)
@@ -101,7 +101,7 @@ class Storage {
   storage::VersionSource versions_{Incarnation(1)};
 };
 
-/// The keys of a run: different numbers without a pattern.
+/// Makes the keys of a run: distinct numbers without a pattern.
 std::vector<uint64_t> make_keys(size_t count, uint64_t seed) {
   std::vector<uint64_t> keys(count);
   for (size_t i = 0; i < count; ++i) keys[i] = (i + 1) * 0x9e3779b97f4a7c15u + seed;  // an odd factor: one to one
@@ -116,7 +116,7 @@ PointOperation get_of(Table& table, uint64_t key, const Snapshot& snapshot) {
   return operation;
 }
 
-/// Finds the requests' rows group by group and copies them out; lookups a second of thread CPU time.
+/// Looks up rows in batches and copies them out. Returns lookups per second of CPU time of the thread.
 double get_batched(Table& table, ThreadContext& me, std::span<const uint64_t> keys, const ExecuteOptions& execution) {
   const Snapshot snapshot{Version(kLoader.value)};
   std::array<PointOperation, kBatch> operations;
@@ -143,7 +143,8 @@ double get_batched(Table& table, ThreadContext& me, std::span<const uint64_t> ke
   return static_cast<double>(keys.size()) * 1e9 / static_cast<double>(spent);
 }
 
-/// Like the lookups above, but each request depends on the result of the one before.
+/// Looks up the keys one by one. Each request depends on the result of the previous one, so that the processor cannot
+/// overlap their cache misses.
 double get_single(Table& table, ThreadContext& me, std::span<const uint64_t> keys) {
   const Snapshot snapshot{Version(kLoader.value)};
   Row out;
@@ -180,7 +181,8 @@ class IndexSuite final : public Suite {
     if (inserts_ == 0) inserts_ = run.quick ? 4'000'000 : 10'000'000;
     if (lookups_ == 0) lookups_ = run.quick ? 1'000'000 : 4'000'000;
     const size_t records = std::max(records_, inserts_);
-    // Entries with the share of the pool that writes may use, and an index that grows: two arrays at most.
+    // The pool has room for all entries and for the index while it grows, when two of its arrays exist. Writes may
+    // use 88 % of the pool.
     Storage storage(static_cast<size_t>(static_cast<double>(records) * (HashProbe::kEntryBytes + 48) / 0.88) +
                     (size_t{64} << 20));
     inserts(run, storage);
@@ -234,7 +236,8 @@ class IndexSuite final : public Suite {
     run.report.add("index.factor_prefetch_insert", ratio_of(rates[0], rates[2]), "ratio", Better::kHigher, options);
   }
 
-  /// The slowest in ten thousand of single inserts, into an index that grows and into one that need not.
+  /// Measures the 99.99th percentile of single inserts, into an index that grows and into one that is large enough
+  /// from the beginning.
   void tail_of_growth(Run& run, Storage& storage) const {
     EpochThread thread(storage.epochs(), "bench");
     ThreadContext me(thread, 0);
@@ -262,7 +265,8 @@ class IndexSuite final : public Suite {
     run.report.add("index.growth_p9999_ns", ns[0], "ns", Better::kLower, options);
   }
 
-  /// Two writers fill the table from its smallest index on; what the first one sees of the index's size meanwhile.
+  /// Fills the table by two writers, from its smallest index on. Returns the sizes of the index that the first writer
+  /// saw meanwhile.
   std::vector<Fill> load(Storage& storage, Table& table, std::span<const uint64_t> keys) const {
     std::vector<Fill> fills;
     const auto write = [&](size_t writer) {
@@ -297,7 +301,7 @@ class IndexSuite final : public Suite {
       LOAM_CHECK(table->keys() == records_, "records are missing");
       slots = table->index().statistics().capacity;
     }
-    // The probe leads to the table's own entries: the same bytes are read, by another way.
+    // The probe leads to the entries of the table itself, so that both sides read the same bytes.
     HashProbe probe(slots);
     for (const uint64_t key : keys) {
       const EpochGuard guard(thread);
@@ -339,7 +343,8 @@ class IndexSuite final : public Suite {
     storage.settle(nullptr, thread);
   }
 
-  /// Bytes a key over the last whole cycle from one growth to the next, and the worst within it.
+  /// Reports the bytes for each key over the last whole cycle from one growth to the next: the mean, and the maximum
+  /// within the cycle.
   void report_growth(Run& run, const std::vector<Fill>& fills, Table& table, Storage& storage) const {
     std::vector<size_t> growths;  // samples at which a larger array was there for the first time
     for (size_t i = 1; i < fills.size(); ++i) {
@@ -364,7 +369,8 @@ class IndexSuite final : public Suite {
                    {{"first_slots", kFirstSlots}, {"records", records_}, {"writers", 2}, {"slots", now.capacity}});
   }
 
-  /// Probe length after ten turnovers over that of the same number of keys put into a fresh index, at three loads.
+  /// Reports the probe length after ten turnovers, relative to a new index with the same number of keys, at three
+  /// loads.
   static void churn(Run& run) {
     constexpr size_t kTurnovers = 10;
     for (const size_t keys : {240'000, 320'000, 400'000}) {
@@ -382,7 +388,8 @@ class IndexSuite final : public Suite {
     auto index = storage::HashIndex::create(**pool);
     LOAM_CHECK(index.ok(), "no memory for an index");
     EpochThread thread(epochs, "bench");
-    // The index reads an entry's key and nothing else. Two sets: a key's entry is used again a turnover later.
+    // The index reads nothing of an entry but its key. A turnover replaces every key. Two sets of entries suffice,
+    // because the entry of a key is free again one turnover later.
     std::vector<storage::Entry> entries(2 * keys);
     const std::vector<uint64_t> numbers = make_keys(keys * (turnovers + 1), seed);
     for (size_t i = 0; i < numbers.size(); ++i) {

@@ -1,4 +1,5 @@
-// Suite net: what the transport and the fibers cost over what the machine gives.
+// Suite net: the cost of the transport relative to an echo over bare epoll, the cost of fibers, and a storage node
+// relative to memcached.
 
 #include <atomic>
 #include <cstring>
@@ -41,7 +42,7 @@ class EchoClient final : public net::Handler {
     State& state = *connection.context<State>();
     for (const Bytes message : messages) {
       std::memcpy(payload_.data(), &state.sequence, sizeof(state.sequence));
-      LOAM_CHECK(equal(message, payload_), "a wrong answer");
+      LOAM_CHECK(equal(message, payload_), "a wrong reply");
       ++state.sequence;
     }
     calls_ += messages.size();
@@ -87,7 +88,7 @@ std::unique_ptr<net::Transport> make_transport(uint64_t spin_ns) {
   return std::move(transport).value();
 }
 
-/// The load through the transport; `messages_per_frame` tells how well they travelled together.
+/// Runs the load through the transport. `messages_per_frame` receives the mean number of messages of one frame.
 EchoResult transport_echo(const EchoLoad& load, double& messages_per_frame) {
   EchoServer echo;
   EchoClient drive(load);
@@ -105,6 +106,7 @@ EchoResult transport_echo(const EchoLoad& load, double& messages_per_frame) {
   });
   for (size_t i = 0; i < load.connections; ++i) LOAM_CHECK(client->connect(address, drive).ok(), "connect");
   while (client->counters().connections_opened.read() < load.connections) client->poll(net::kForever);
+  // The handshakes are done. The measured time contains only calls.
   const uint64_t before = drive.calls();
   const uint64_t cpu_from = thread_cpu_ns();
   const uint64_t from = wall_ns();
@@ -123,7 +125,7 @@ EchoResult transport_echo(const EchoLoad& load, double& messages_per_frame) {
   return {calls * 1e9 / static_cast<double>(now - from), static_cast<double>(client_cpu_ns + server_cpu_ns) / calls};
 }
 
-/// Thread CPU time of one suspend and wake, two fibers taking turns.
+/// Returns the CPU time of one suspend and one wake. Two fibers wake each other in turns.
 double fiber_wake_ns(size_t turns) {
   fiber::SchedulerOptions options;
   options.idle = [](uint64_t) {};
@@ -157,7 +159,7 @@ double fiber_wake_ns(size_t turns) {
   return static_cast<double>(thread_cpu_ns() - from) / static_cast<double>(2 * turns);
 }
 
-/// Thread CPU time to spawn, run and end an empty fiber, in groups of 100.
+/// Returns the CPU time to spawn, run and end an empty fiber. The fibers run in groups of 100.
 double fiber_spawn_ns(size_t groups) {
   constexpr size_t kGroup = 100;
   fiber::SchedulerOptions options;
@@ -175,7 +177,7 @@ double fiber_spawn_ns(size_t groups) {
   return static_cast<double>(spent) / static_cast<double>(ran);
 }
 
-/// The load at which a storage node is compared with memcached, and what memcached did on this class of machine.
+/// The load for the comparison with memcached, and the throughput of memcached on this class of machine.
 constexpr size_t kPeerConnections = 4;
 constexpr size_t kPeerInFlight = 64;
 struct PeerFigure {
@@ -212,8 +214,8 @@ class NetSuite final : public Suite {
   }
 
  private:
-  /// The transport against the bare program, which sleeps at once or spins first, whichever is better. Figures
-  /// net.tcp_vs_raw, net.tcp_calls_per_s, net.tcp_cpu_vs_raw and so on, each with `suffix`.
+  /// Compares the transport with the bare program, which either sleeps at once or spins first: the better of the two
+  /// counts. Adds the figures net.tcp_vs_raw, net.tcp_calls_per_s, net.tcp_cpu_vs_raw and so on, each with `suffix`.
   void compare(Run& run, const EchoLoad& load, const std::string& suffix) const {
     EchoLoad spinning = load;
     spinning.spin_ns = spin_us_ * 1'000;
@@ -256,8 +258,8 @@ class NetSuite final : public Suite {
     run.report.add("net.fiber_spawn_ns", samples[1], "ns", Better::kLower);
   }
 
-  /// Gets in a snapshot and puts of a storage node against memcached's: net.get_cpu_vs_memcached and what stands beside
-  /// it, and the same figures for puts.
+  /// Compares gets in a snapshot and puts of a storage node with those of memcached. Adds net.get_cpu_vs_memcached
+  /// with its components, and the same figures for puts.
   void against_memcached(Run& run) {
     peers_.seed = run.seed;
     peers_.servers.connections = kPeerConnections;
@@ -281,6 +283,7 @@ class NetSuite final : public Suite {
         {"connections", kPeerConnections},      {"in_flight", kPeerInFlight},       {"records", peers_.records},
         {"value_bytes", peers_.value_bytes},    {"node_spin", peers_.servers.spin}, {"node", pair.node.to_json()},
         {"memcached", pair.memcached.to_json()}};
+    // Only the first figure also needs a machine on which memcached reaches its reference.
     const std::string busy = invalid_reason(pair, 0);
     const auto add = [&](const char* what, const Samples& samples, const char* unit, Better better) {
       report.add(figure_of(name + what, samples, unit, better, busy));

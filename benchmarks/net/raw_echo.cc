@@ -1,3 +1,5 @@
+// The echo of raw_echo.h. It makes the system calls that a batch needs and nothing else, so its rate is the ceiling
+// for a transport over TCP.
 #include "benchmarks/net/raw_echo.h"
 
 #include <array>
@@ -85,6 +87,7 @@ int wait(int epoll, Events& events, uint64_t spin_ns) {
   if (spin_ns > 0) {
     const uint64_t until = wall_ns() + spin_ns;
     do {
+      // Yields between two polls, because both threads may share one core.
       const int count = epoll_wait(epoll, events.data(), kMaxEvents, 0);
       if (count != 0) return count;
       sched_yield();
@@ -137,7 +140,7 @@ class RawClient {
   void receive(RawEnd& end) {
     const bool open = read_messages(end, [&](const char* payload, uint64_t size) {
       std::memcpy(payload_.data(), &end.sequence, sizeof(end.sequence));
-      LOAM_CHECK(size == payload_.size() && std::memcmp(payload, payload_.data(), size) == 0, "a wrong answer");
+      LOAM_CHECK(size == payload_.size() && std::memcmp(payload, payload_.data(), size) == 0, "a wrong reply");
       ++end.sequence;
       ++end.answers;
       ++calls_;
@@ -168,6 +171,7 @@ EchoResult raw_echo(const EchoLoad& load) {
 
   const int server_epoll = epoll_create1(0);
   const int client_epoll = epoll_create1(0);
+  // All connections exist before the server thread starts, so the server never accepts while the clock runs.
   std::vector<RawEnd> served(load.connections), ends(load.connections);
   for (size_t i = 0; i < load.connections; ++i) {
     ends[i].fd = ::socket(AF_INET, SOCK_STREAM, 0);

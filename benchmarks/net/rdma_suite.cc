@@ -24,17 +24,18 @@
 namespace loam::bench {
 namespace {
 
-/// Messages that a sender of ours may have under way to one peer, by its credits: perftest gets the same.
+/// Messages that a sender may have in flight to one peer by its credits. perftest gets the same window.
 constexpr size_t kWindow = 16;
 constexpr size_t kSmallBytes = 64;
-/// Pairs of runs, and what makes one of them worthless: a device that is in its slow mood tells nothing (Soft-RoCE).
+/// Number of valid pairs of runs, and the limit that makes a pair invalid. The emulated device (Soft-RoCE) is very
+/// slow at times, and a pair from such a time tells nothing about the transport.
 constexpr size_t kValidPairs = 5;
 constexpr size_t kMaxPairs = 15;
 constexpr size_t kTurnsAPair = 5;
 constexpr double kMaxRoundTripUs = 1'000;
 constexpr uint64_t kPatienceNs = 60'000'000'000;
 
-/// Returns every message, or, for the rate, only counts it.
+/// Returns every message to its sender. For the measurement of rates it only counts the messages.
 class RemoteHandler final : public net::Handler {
  public:
   explicit RemoteHandler(bool answers) : answers_(answers) {}
@@ -59,7 +60,7 @@ class LocalHandler final : public net::Handler {
   explicit LocalHandler(size_t bytes) : expected_(bytes, std::byte{'x'}) {}
   void on_messages(net::Connection&, std::span<const Bytes> messages) override {
     for (const Bytes message : messages) {
-      LOAM_CHECK(equal(message, expected_), "a wrong answer");
+      LOAM_CHECK(equal(message, expected_), "a wrong reply");
       ++answers;
     }
   }
@@ -143,8 +144,8 @@ double round_trip_us(const std::string& host, net::Scheme scheme, size_t bytes, 
   return trips.median();
 }
 
-/// Messages a second one way, each in a network message of its own: none is given to the connection while another waits
-/// in it.
+/// Returns the messages per second in one direction. Each message travels in a network message of its own, because
+/// the sender gives the connection no message while another one waits in it.
 double messages_per_s(const std::string& host, size_t bytes, size_t messages) {
   RemoteHandler far(false);
   LocalHandler near(bytes);
@@ -171,7 +172,7 @@ struct BatchResult {
   double empty_poll_share = 0;
 };
 
-/// Echo of `batch` messages at a time, which travel together.
+/// Measures an echo of `batch` messages at a time, which share frames.
 BatchResult echo(const std::string& host, net::Scheme scheme, size_t bytes, size_t batch, size_t rounds) {
   RemoteHandler far(true);
   LocalHandler near(bytes);
@@ -233,8 +234,8 @@ class RdmaSuite final : public Suite {
   }
 
  private:
-  /// Of one pair: medians of runs that take turns, each over a connection of its own, since a connection is slow or
-  /// fast by the cores that its threads, and the device's, happen to get.
+  /// The medians of one pair. The runs of the two sides take turns. Each run has a connection of its own, because the
+  /// speed of a connection depends on the cores that its threads and the device happen to get.
   struct PerftestComparison {
     Samples loam_us{}, perftest_us{}, loam_per_s{}, perftest_per_s{};
   };
@@ -289,7 +290,7 @@ class RdmaSuite final : public Suite {
     run.report.add("rdma.messages_per_s", loam_per_s, "messages/s", Better::kHigher, with);
   }
 
-  /// Latency and rate by the size of a message and the number that travels together.
+  /// Measures the rate of echoes by the size of a message and by the number of messages that are sent together.
   void by_size(Run& run) {
     for (const size_t bytes : {size_t{64}, size_t{1'024}, size_t{16'384}}) {
       for (const size_t batch : {size_t{1}, size_t{8}, size_t{32}}) {
@@ -311,7 +312,7 @@ class RdmaSuite final : public Suite {
     }
   }
 
-  /// Gets and transfers over verbs beside TCP, in turns.
+  /// Measures gets and transfers over verbs and over TCP, in turns.
   void transactions(Run& run) {
     Cluster over_rdma(net::Scheme::kRdma, host_);
     Cluster over_tcp(net::Scheme::kTcp, "127.0.0.1");
@@ -328,7 +329,7 @@ class RdmaSuite final : public Suite {
       const TransferReport report = run_transfers(cluster.mover(), cluster.watcher(), table, options);
       LOAM_CHECK(report.ok(), report.wrong.empty() ? "a wrong sum" : report.wrong[0].c_str());
       const client::ClientStatistics& s = report.statistics;
-      // A transfer is two reads and two updates; its begin and its end are no operations.
+      // A transfer is two reads and two updates. Its begin and its commit do not count as operations.
       const auto messages = static_cast<double>(s.frames_out + s.frames_in);
       if (count) operations_a_message.values.push_back(4 * static_cast<double>(report.transfers) / messages);
       LOAM_CHECK(cluster.mover().drop_table(options.table).ok(), "the table cannot be dropped");
@@ -351,7 +352,7 @@ class RdmaSuite final : public Suite {
     run.report.add("rdma.gets_over_tcp", ratio_of(read[0], read[1]), "ratio", Better::kHigher);
   }
 
-  /// Gets a second of 32 fibers, one record a request.
+  /// Returns the gets per second of 32 fibers. Each request has one record.
   double gets(Cluster& cluster, size_t rounds) {
     constexpr unsigned kFibers = 32;
     TransferOptions options;

@@ -1,3 +1,5 @@
+// Both servers share one core and run all the time, but only one of them has load in a turn. The load generator runs
+// on another core.
 #include "benchmarks/peers/comparison.h"
 
 #include <algorithm>
@@ -40,6 +42,8 @@ Comparison::Comparison(const Options& options)
       node_({servers_.manager_address(), options.servers.connections, options.records}, content_),
       memcached_load_(memcached_, options.records, options.seed),
       node_load_(node_, options.records, options.seed) {
+  // The records of both servers have the same content. The first transaction of the storage node fills the
+  // transactional table, the puts fill the other one.
   node_.load();
   node_load_.fill(kFillInFlight);
   memcached_load_.fill(kFillInFlight);
@@ -96,6 +100,7 @@ Figure figure_of(std::string name, const Samples& samples, std::string unit, Bet
   Figure figure{std::move(name),       samples.median(), std::move(unit), better,
                 samples.values.size(), samples.spread(), reason,          std::move(options)};
   if (!reason.empty()) {
+    // A figure that is not valid has no value, but a reader of the report still sees the median.
     figure.reason += fmt::format("; it was {:.4g} {} ", *figure.value, figure.unit);
     figure.value.reset();
   }

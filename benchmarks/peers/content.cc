@@ -1,3 +1,5 @@
+// A value costs one copy out of the noise, so that making and checking values takes the load generator little time
+// beside the server.
 #include "benchmarks/peers/content.h"
 
 #include <cstring>

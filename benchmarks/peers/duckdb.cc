@@ -1,3 +1,4 @@
+// Translates requests to the JSON lines of benchmarks/peers/duckdb/sums.py. PeerProgram runs the process.
 #include "benchmarks/peers/duckdb.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// The load generator of load.h. One thread serves all connections, and a connection has exactly one batch in flight.
 #include "benchmarks/peers/load.h"
 
 #include <algorithm>
@@ -49,6 +50,9 @@ void LoadGenerator::fill(size_t in_flight) {
 
 uint32_t LoadGenerator::draw(size_t connection, const LoadShape& shape) {
   for (;;) {
+    // A connection draws only records of its own residue class, so that no other connection changes the stamp of a
+    // record. A record whose put is in flight is skipped: the reply to a second operation on it would depend on the
+    // order.
     const uint64_t own = stamps_.size() / shape.connections;
     const auto record = static_cast<uint32_t>(random_.below(own) * shape.connections + connection);
     if ((stamps_[record] & kPutInFlight) == 0) return record;
@@ -62,6 +66,7 @@ void LoadGenerator::send_batch(size_t connection, const LoadShape& shape) {
   for (size_t i = 0; i < shape.in_flight; ++i) {
     const uint32_t record = draw(connection, shape);
     const bool put = shape.put_share > 0 && random_.fraction() < shape.put_share;
+    // A put raises the stamp of the record. A get expects the stamp of the last acknowledged put.
     const uint32_t stamp = put ? (stamps_[record] + 1) & ~kPutInFlight : stamps_[record];
     if (put) stamps_[record] = stamp | kPutInFlight;
     channel.batch.push_back({record, stamp, put});
@@ -95,6 +100,8 @@ LoadResult LoadGenerator::run(const LoadShape& shape) {
     channel.answered += count;
     if (channel.answered < channel.batch.size()) return;
     batch_answered(connection);
+    // A connection whose batch is answered sends the next one at once. After the end of the turn it stops, so that no
+    // reply is left for the next turn.
     if (now - from < shape.duration_ns) {
       send_batch(connection, shape);
     } else {

@@ -1,3 +1,5 @@
+// The client of memcached. It builds requests in one buffer, sends a batch by one system call, and parses replies in
+// place, so that the client stays cheaper than the server.
 #include "benchmarks/peers/memcached.h"
 
 #include <array>
@@ -34,6 +36,7 @@ MetaAnswer parse_meta_answer(std::string_view bytes) {
   if (!line.starts_with(kValue)) return {MetaAnswer::Kind::kOther, line, line_bytes};
   const auto [end, error] = std::from_chars(line.data() + kValue.size(), line.data() + line.size(), size);
   if (error != std::errc() || end != line.data() + line.size()) return {MetaAnswer::Kind::kOther, line, line_bytes};
+  // A value may contain line ends, so only its announced size says where it ends.
   const size_t rest = bytes.size() - line_bytes;
   if (rest < kEnd.size() || rest - kEnd.size() < size) return {};
   if (bytes.substr(line_bytes + size, kEnd.size()) != kEnd) return {MetaAnswer::Kind::kOther, line, line_bytes};
@@ -100,6 +103,7 @@ void MemcachedPeer::flush(size_t connection) {
     channel.out.clear();
     channel.out_sent = 0;
   }
+  // The socket buffer is full. EPOLLOUT reports when it has room, and the rest of the batch is sent then.
   const bool blocked = !channel.out.empty();
   if (blocked == channel.blocked) return;
   channel.blocked = blocked;
@@ -133,6 +137,7 @@ size_t MemcachedPeer::read(Channel& channel) {
     check(channel, answer);
     at += answer.size_bytes;
   }
+  // Keeps the beginning of an incomplete reply for the next read.
   channel.in_bytes -= at;
   if (channel.in_bytes > 0) std::memmove(channel.in.data(), channel.in.data() + at, channel.in_bytes);
   if (channel.in_bytes == channel.in.size()) fail("an answer without end");

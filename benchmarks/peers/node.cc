@@ -1,3 +1,5 @@
+// The client of a storage node. It speaks the wire protocol without the client library, which would add its own work
+// to the load generator.
 #include "benchmarks/peers/node.h"
 
 #include <algorithm>
@@ -37,6 +39,7 @@ NodePeer::NodePeer(const Options& options, const Content& content) : content_(co
   net::TransportOptions transport_options;
   transport_options.spin_ns = 0;  // so that its CPU time tells how busy the load generator is
   transport_ = check_ok(net::make_tcp_transport(transport_options));
+  // Builds one row. Every later row is a copy with another key and another value at the same offsets.
   const Schema schema = check_ok(Schema::make({{"key", FieldType::kText}, {"value", FieldType::kBlob}}));
   RowBuilder builder(schema);
   check_ok(builder.set_text(0, std::string(kKeyBytes, 'k')));
@@ -46,6 +49,8 @@ NodePeer::NodePeer(const Options& options, const Content& content) : content_(co
   const RowView view(schema, row);
   key_at_ = static_cast<size_t>(view.blob(0).data() - row.data());
   value_at_ = static_cast<size_t>(view.blob(1).data() - row.data());
+  // Opens the sessions first, then the tables, and attaches to the node last: it needs the catalog, which the reply
+  // to OpenSession contains.
   for (size_t i = 0; i < options.connections; ++i) {
     Channel& manager = connect(managers_, options.manager);
     manager.session = call<wire::OpenSessionReply>(manager, wire::OpenSession{"loam-bench", {}, 0});
@@ -103,6 +108,8 @@ wire::TableInfo NodePeer::make_table(TableKind kind, const Schema& schema) {
 
 void NodePeer::load() {
   Channel& manager = managers_.front();
+  // One transaction inserts all records. The snapshot of each connection is taken after its completion and therefore
+  // contains it.
   const auto begun = call<wire::BeginReply>(manager, wire::Begin{1, false});
   wire::Write write{begun.first_id, begun.snapshot, {}};
   std::vector<Buffer> rows;
@@ -165,6 +172,7 @@ void NodePeer::send_one(Channel& channel, const Operation& operation) {
     plain_read_.records[0] = {plain_table_.id, Key(operation.record)};
     return put_message(channel, plain_read_);
   }
+  // R21, exact-version writes: the put names the version that the last put of this record returned.
   const Version expected = versions_[operation.record];
   plain_write_.operations.resize(1);
   plain_write_.operations[0] = {expected == Version() ? wire::WriteKind::kInsert : wire::WriteKind::kUpdate,
@@ -184,6 +192,7 @@ void NodePeer::poll(uint64_t timeout_ns, const std::function<void(size_t, size_t
 
 void NodePeer::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
   Channel& channel = *connection.context<Channel>();
+  // call() waits for exactly one reply. All other messages are replies to a batch.
   if (channel.call_pending) {
     channel.answer.assign(messages.front().begin(), messages.front().end());
     channel.call_pending = false;

@@ -1,3 +1,5 @@
+// Runs the two ends of a perftest program on this host and reads the number from the table that the client end
+// prints.
 #include "benchmarks/peers/perftest.h"
 
 #include <array>
@@ -100,6 +102,7 @@ Result<double> run(const std::string& program, const PerftestOptions& options, s
   std::string output;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     output.clear();
+    // The server end may not listen yet. A failed client end is started again.
     const int code = Program(asking).finish(output);
     if (code == 127) return Status(StatusCode::kUnavailable, program + " is not installed: package perftest");
     if (code == 0) {

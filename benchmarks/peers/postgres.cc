@@ -1,3 +1,4 @@
+// Translates requests to the JSON lines of benchmarks/peers/postgres/tpcb.py. PeerProgram runs the process.
 #include "benchmarks/peers/postgres.h"
 
 #include <stdexcept>

@@ -1,3 +1,4 @@
+// Starts a driver program with a socket pair as its stdin and stdout. The program ends when the socket is closed.
 #include "benchmarks/peers/program.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// Starts the servers, waits until they serve, and reads the CPU time of their threads from /proc. All servers share
+// the last core, and the load generator has the first one.
 #include "benchmarks/peers/server.h"
 
 #include <cerrno>
@@ -90,6 +92,7 @@ fs::path program_folder(const Servers::Options& options) {
 std::map<std::string, uint64_t> thread_times(pid_t process) {
   std::map<std::string, uint64_t> times;
   std::error_code error;
+  // The kernel counts the time that each thread ran, in nanoseconds, in the first column of schedstat.
   const fs::path tasks = "/proc/" + std::to_string(process) + "/task";
   for (fs::directory_iterator task(tasks, error), end; !error && task != end; task.increment(error)) {
     times[first_line(task->path() / "comm")] +=
@@ -107,6 +110,8 @@ std::optional<std::string> serving_address(std::string_view line) {
 }
 
 net::Address free_address() {
+  // The port is free again when the listener is closed. Another process may take it before the server does, and the
+  // server then fails to start.
   const net::Address any{net::Scheme::kTcp, "127.0.0.1", 0};
   const auto resolved = net::resolve(any);
   if (!resolved.ok()) throw std::runtime_error(resolved.status().to_string());
@@ -131,6 +136,7 @@ ServerProcess::ServerProcess(const Options& options) : options_(options) {
 
 ServerProcess::~ServerProcess() {
   if (!running()) return;
+  // Asks the server to end. A server that does not end in time is killed.
   kill(pid_, SIGTERM);
   for (const uint64_t until_ns = wall_ns() + kEndNs; running() && wall_ns() < until_ns;) {
     std::this_thread::sleep_for(kPollInterval);
@@ -205,7 +211,8 @@ Servers::Servers(const Options& options) : cores_before_(allowed_cores()) {
   const auto bytes = std::to_string(options.memory_bytes);
   manager_ = std::make_unique<ServerProcess>(ServerProcess::Options{
       programs / "loam-commit-manager",
-      // No session is renewed and one snapshot stays open, so that no message but the load's comes.
+      // Nothing renews the sessions, and one snapshot stays open for the whole comparison. The long lease and age
+      // keep the commit manager from ending them, so that the node gets no messages besides the load.
       {"--listen", "tcp://127.0.0.1:0", "--admin", "", "--client-lease", "3600s", "--max-transaction-age", "3600s"},
       folder_ / "commit-manager.log",
       core,

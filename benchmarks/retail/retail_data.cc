@@ -1,3 +1,5 @@
+// Creates the tables and fills them. The index of the items is built over existing records, and the other indexes are
+// maintained by the inserts, so that the load covers both ways.
 #include "benchmarks/retail/retail_data.h"
 
 #include <algorithm>
@@ -44,6 +46,7 @@ void fill(Client& client, const Table& table, uint64_t count, uint64_t seed, con
         next = end;
         check_ok(client.run_transaction([&](Transaction& tx) -> Status {
           for (uint64_t key = first; key < end; ++key) {
+            // The row depends on the key and the seed alone, so the order of the fibers does not matter.
             Random random(seed + key);
             LOAM_RETURN_IF_ERROR(tx.insert(table, Key(key), make(key, random)));
           }
@@ -82,7 +85,7 @@ std::string customer_name(uint64_t number) {
 RetailTables populate_retail(
     Client& client, const RetailSizes& sizes, uint64_t seed,
     const std::function<void(const std::string& what, uint64_t done, uint64_t total)>& progress) {
-  const auto told = [&](const char* what, uint64_t total) {
+  const auto progress_of = [&](const char* what, uint64_t total) {
     return [&progress, what, total](uint64_t done) { progress(what, done, total); };
   };
   const Table items = make_table(client, "item",
@@ -97,7 +100,7 @@ RetailTables populate_retail(
                 Value::text(category_name(random.below(sizes.categories))),
                 Value::int32(static_cast<int32_t>(random.between(10, 10'000)))};
       },
-      told("items", sizes.items));
+      progress_of("items", sizes.items));
   client::IndexOptions options;
   options.on_progress = [&](uint64_t done, uint64_t total) { progress("index of items", done, total); };
   const auto by_category = client.create_index("item.by_category", items, {{"category"}, {"price"}}, options);
@@ -115,7 +118,7 @@ RetailTables populate_retail(
         return {Value::text(customer_name(key)), Value::text(letters(random, 10)), Value::text(letters(random, 10)),
                 Value::text(letters(random, 10))};
       },
-      told("customers", sizes.customers));
+      progress_of("customers", sizes.customers));
   const Table lines = make_table(client, "orderline",
                                  {{"orderId", FieldType::kInt64, false},
                                   {"customerId", FieldType::kInt64, false},

@@ -1,3 +1,5 @@
+// The five transactions of a session, in their order: three lookups, a new order and its payment. A body may run
+// several times, so it sets its results anew in each attempt.
 #include "benchmarks/retail/retail_session.h"
 
 #include <string>
@@ -36,6 +38,7 @@ void RetailSession::timed(RetailStep step, bool read_only, const Body& body, con
         return body(tx);
       },
       {.read_only = read_only, .retry = {}}));
+  // Transactions outside of the measured period are executed, but do not count.
   if (!measured()) return;
   const uint64_t took_ns = Env::now_ns() - begun_ns;
   log_.latencies_ns[static_cast<size_t>(step)].push_back(took_ns);
@@ -103,6 +106,7 @@ void RetailSession::run(const std::function<bool()>& stop, const std::function<b
   while (!stop()) {
     const auto begin = [&] { found_.clear(); };
     timed(RetailStep::kCategoryLookup, true, [&](Transaction& tx) { return begin(), look_up_category(tx); }, measured);
+    // A retry of the second lookup must not add its items twice. It first drops the items of the previous attempt.
     const size_t of_category = found_.size();
     const auto second = [&](Transaction& tx) {
       found_.resize(of_category);
@@ -111,6 +115,7 @@ void RetailSession::run(const std::function<bool()>& stop, const std::function<b
     timed(RetailStep::kItemLookup, true, second, measured);
     timed(RetailStep::kCustomerLookup, true, [&](Transaction& tx) { return look_up_customer(tx); }, measured);
 
+    // The choice is made before the transaction, so that every attempt orders the same items.
     const auto number = static_cast<int64_t>(value_or_die(orders_.next()));
     std::vector<Item> chosen;
     for (uint64_t left = random_.between(5, 15); left > 0; --left) {

@@ -82,6 +82,7 @@ void check_same(const std::string& what, std::vector<Seen> found, std::vector<Se
   std::ranges::sort(expected);
   const auto [has, wanted] = std::ranges::mismatch(found, expected);
   if (has == found.end() && wanted == expected.end()) return;
+  // Names the first record that differs: it is missing, has another content, or occurs too often.
   const bool less = has == found.end() || (wanted != expected.end() && key_of(*wanted) < key_of(*has));
   const bool alike = !less && wanted != expected.end() && key_of(*wanted) == key_of(*has);
   std::fprintf(stderr, "%s: record %lu is %s (of %zu records, where %zu should be)\n", what.c_str(),
@@ -161,6 +162,7 @@ class RetailSuite final : public Suite {
         for (client::Task& task : tasks) task.join();
       });
     }
+    // The sessions run for the whole time. A transaction counts if it ends between the two samples of the statistics.
     std::this_thread::sleep_for(std::chrono::seconds(warm_up_s_));
     for (RetailClient& each : clients) each.before = each.client->statistics();
     const uint64_t begun_ns = wall_ns();

@@ -1,3 +1,5 @@
+// Order lines in a real table, with the parts of a storage node that a scan needs: page pool, log, index, compactor
+// and the scheduler of a scan thread. Every sum is compared with the generated rows.
 #include "benchmarks/scan/order_lines.h"
 
 #include <algorithm>
@@ -63,7 +65,7 @@ int64_t value_of(const OrderLine& line, OrderLineField field) {
   return field == kItem ? line.item : line.delivered;
 }
 
-/// Values are from 0 to this number, exclusive.
+/// The values of the field are from 0 to this number, exclusive.
 int64_t values_of(OrderLineField field) {
   LOAM_CHECK(has_ranges(field), "a field without ranges");
   return field == kItem ? kItems : kTimes;
@@ -144,7 +146,7 @@ const char* name_of(OrderLineField field) {
 }
 
 OrderLineField random_range_field(uint64_t seed) {
-  return testing::Random(seed + 2).one_in(2) ? kItem : kDelivered;  // + 2: not what the ranges begin with
+  return testing::Random(seed + 2).one_in(2) ? kItem : kDelivered;  // + 2: the ranges use the seed itself
 }
 
 std::vector<RangeSum> make_ranges(OrderLineField field, size_t count, uint64_t seed) {
@@ -209,6 +211,7 @@ OrderLines::OrderLines(size_t rows, uint64_t seed, const Options& options)
                  .value()) {
   load(rows, seed, options);
   if (options.columns) compact();
+  // Turns (value, amount) into prefix sums: the answer of a range is the difference of two of them.
   std::ranges::sort(sums_);
   int64_t sum = 0;
   for (auto& [value, amount] : sums_) amount = sum += amount;
@@ -252,6 +255,8 @@ void OrderLines::compact() {
   uint64_t number = 0;
   while (row_pages() > 1 || compactor.waits()) {
     LOAM_CHECK(number < kSteps, "the compactor finds no end");
+    // Pages become cold by publications, and the compactor uses a publication only after an epoch has ended. The loop
+    // therefore publishes anew after some steps.
     compactor.publish(std::make_shared<const Publication>(everything_visible(++number)));
     for (int i = 0; i < 100; ++i) {
       compactor.step(thread_context_, 4096);

@@ -1,3 +1,5 @@
+// Scans over TCP on a cluster in this process. Both tables have the same rows, and in one of them every second entry
+// is garbage.
 #include "benchmarks/scan/scan_cluster.h"
 
 #include <algorithm>
@@ -33,7 +35,7 @@ Schema wide_schema() {
   return value_or_die(Schema::make(std::move(fields)));
 }
 
-/// Word i of a record, which a scan must find.
+/// Returns word i of a record. It follows from the key and the version, so a scan can be checked.
 int64_t word(uint64_t key, int64_t version, size_t i) {
   return static_cast<int64_t>(key) + version * static_cast<int64_t>(2 * i + 1);
 }
@@ -116,8 +118,8 @@ void ScannedCluster::write(const ScannedTable& into, uint64_t first, int64_t ver
   }));
 }
 
-/// Inserts all records, and updates each soon afterwards until it has that version: every page gets its share of
-/// garbage.
+/// Inserts all records, and updates each one soon afterwards until it has that version, so that garbage and live
+/// entries share every page.
 void ScannedCluster::load(ScannedTable& into, int64_t version) {
   into.version = version;
   std::atomic<uint64_t> next = 0;
@@ -136,8 +138,8 @@ void ScannedCluster::load(ScannedTable& into, int64_t version) {
   });
 }
 
-/// Reads all rows with this client; wall-clock time for each row. `in_node_ns`: time of the scan thread for each row of
-/// a sum over the same table, which returns one row.
+/// Reads all rows with this client. Returns the wall-clock time for each row. `in_node_ns`: CPU time of the scan
+/// thread for each row, from a sum over the same table, which returns one row.
 double ScannedCluster::scan_ns(const ScannedTable& of, double* in_node_ns) {
   const uint64_t begun_ns = wall_ns();
   auto stream = value_or_die(client_->scan(*of.table, every_row()));
@@ -184,7 +186,7 @@ void ScannedCluster::sum_once(const ScannedTable& of) {
              "a wrong sum");
 }
 
-/// Latencies of gets, one after another, microseconds.
+/// Sends gets one after another and returns their latencies in microseconds.
 Samples ScannedCluster::get_latencies(double seconds) {
   Samples took_us;
   testing::Random random(seed_);
@@ -229,7 +231,7 @@ void ScannedCluster::gets(Run& run) {
   run.report.add("scan.get_p99_under_scan_us", p99[1], "us", Better::kLower, options());
 }
 
-/// Latencies of sums, one after another, milliseconds.
+/// Sends sums one after another and returns their latencies in milliseconds.
 Samples ScannedCluster::sum_latencies(double seconds) {
   Samples took_ms;
   const uint64_t end_ns = wall_ns() + static_cast<uint64_t>(seconds * 1e9);
@@ -241,11 +243,12 @@ Samples ScannedCluster::sum_latencies(double seconds) {
 }
 
 void ScannedCluster::slow_reader(Run& run) {
-  const double seconds = run.quick ? 3 : 25;  // below the limit at which a node gives such a reader up
+  const double seconds = run.quick ? 3 : 25;  // below the limit after which a node ends such a scan
   const double alone = sum_latencies(seconds).quantile(0.99);
   auto stopped = value_or_die(client_->scan(*clean_.table, every_row()));
-  size_t rows = value_or_die(stopped.next())->rows();  // it has begun, and reads no more
+  size_t rows = value_or_die(stopped.next())->rows();  // the scan has begun, and its reader stops
   const double beside = sum_latencies(seconds).quantile(0.99);
+  // The scan that had stopped must still return the rest of its rows.
   for (;;) {
     const auto chunk = value_or_die(stopped.next());
     if (chunk == nullptr) break;

@@ -1,3 +1,5 @@
+// The comparison with DuckDB. Both sides compute the same sums over the same rows on the same cores. DuckDB may
+// choose the faster of two forms of its statements.
 #include "benchmarks/scan/scan_duckdb.h"
 
 #include <algorithm>
@@ -135,7 +137,7 @@ std::string figure_name(const char* what, size_t queries, size_t threads, const 
   return std::string("scan.") + what + "_q" + std::to_string(queries) + (threads == 1 ? "" : "_2threads") + unit;
 }
 
-/// For people.
+/// Rounds a time for the options of a figure, which people read.
 double rounded_ms(double seconds) { return std::round(1e5 * seconds) / 100; }
 
 void unmeasured(Report& report, size_t threads, const std::string& why) {
@@ -146,7 +148,7 @@ void unmeasured(Report& report, size_t threads, const std::string& why) {
   }
 }
 
-/// The same rows on both sides, and the queries over them.
+/// Holds the same rows in a table of Loam and in DuckDB, and the queries that both sides answer.
 class DuckDbComparison {
  public:
   DuckDbComparison(Run& run, size_t rows, DuckDb& duckdb)
@@ -182,7 +184,7 @@ class DuckDbComparison {
   /// Chooses the faster form of DuckDB. The options of the figures tell the speed of both. One statement with 256
   /// FILTER clauses takes twenty times as long as separate ones, so the limit cancels it.
   std::pair<DuckDb::Form, nlohmann::ordered_json> choose(size_t queries, const std::vector<size_t>& cores) {
-    duckdb_seconds(DuckDb::Form::kSeparate, 1, cores, {});  // its threads, the table's memory
+    duckdb_seconds(DuckDb::Form::kSeparate, 1, cores, {});  // starts the threads of DuckDB and touches its memory
     const double separate = *best_seconds(DuckDb::Form::kSeparate, queries, cores, {});
     const std::optional<double> filter = best_seconds(DuckDb::Form::kFilter, queries, cores, kGiveUp * separate);
     const DuckDb::Form form = filter && *filter < separate ? DuckDb::Form::kFilter : DuckDb::Form::kSeparate;
@@ -200,7 +202,7 @@ class DuckDbComparison {
     return {form, options};
   }
 
-  /// Empty if every trial exceeds the limit.
+  /// Returns the best time of some trials, empty if every trial exceeds the limit.
   std::optional<double> best_seconds(DuckDb::Form form, size_t queries, const std::vector<size_t>& cores,
                                      std::optional<double> limit) {
     std::optional<double> best;
@@ -212,7 +214,7 @@ class DuckDbComparison {
     return best;
   }
 
-  /// Empty if it exceeded the limit.
+  /// Returns the time of DuckDB, empty if it exceeded the limit. Checks the sums.
   std::optional<double> duckdb_seconds(DuckDb::Form form, size_t queries, const std::vector<size_t>& cores,
                                        std::optional<double> limit) {
     DuckDb::Request question{.form = form,
@@ -228,7 +230,8 @@ class DuckDbComparison {
     return answer.seconds;
   }
 
-  /// The time from the arrival of the queries to the last sum.
+  /// Returns the time from the arrival of the queries to the last sum. Each thread scans its part of the pages, and
+  /// the sums of the parts are added.
   double loam_seconds(size_t queries, const std::vector<size_t>& cores) {
     const ScopedAffinity on(cores);
     std::vector<std::unique_ptr<SumPass>> passes;

@@ -8,8 +8,8 @@
 
 namespace loam::bench {
 
-/// Adds the figures, or says why they cannot be measured here. Needs memory for the rows of both. Aborts the program if
-/// a sum differs between the two or from the sum of the generated rows.
+/// Adds the figures, or says why they cannot be measured here. The comparison needs memory for two copies of the
+/// rows. It aborts the program if a sum of either side differs from the sum of the generated rows.
 void measure_duckdb(Run& run, size_t rows, const DuckDb::Options& options);
 
 }  // namespace loam::bench

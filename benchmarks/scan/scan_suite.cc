@@ -1,4 +1,5 @@
-// Suite scan: passes over order lines in the log, in process.
+// Suite scan: passes over order lines in the log, in process. Other files have the scans over TCP (scan_cluster.h),
+// the comparison with DuckDB (scan_duckdb.h) and the figures of the thesis (scan_thesis.h).
 
 #include <algorithm>
 #include <array>
@@ -29,7 +30,7 @@ std::vector<Query> queries_of(std::span<const RangeSum> ranges) {
   return queries;
 }
 
-/// Thread CPU time a record of one pass; checks the answers.
+/// Runs one pass and checks its answers. Returns the CPU time of the thread for each record.
 double pass_ns(OrderLines& lines, std::span<const Query> queries, std::span<const int64_t> expected) {
   SumPass pass(lines, queries);
   const uint64_t from = thread_cpu_ns();
@@ -53,11 +54,11 @@ nlohmann::ordered_json with_range_field(nlohmann::ordered_json options, OrderLin
   return options;
 }
 
-/// Groups of operations, as a network batch brings them; keys at random.
+/// Number of operations of one group, as in a network batch. The keys are random.
 constexpr size_t kPointGroup = 32;
 constexpr size_t kPointOperations = 200'000;
 
-/// Thread CPU time of a point operation on these keys; checks the rows that come back.
+/// Returns the CPU time of a point operation on these keys. Checks the returned rows.
 double point_ns(OrderLines& lines, storage::PointKind kind, std::span<const uint64_t> keys, TransactionId transaction,
                 Bytes row) {
   EpochThread thread(lines.epochs(), "points");
@@ -111,7 +112,7 @@ class ScanSuite final : public Suite {
     }
     if (wants("columns")) columns(run);
     if (wants("selections")) selections(run);
-    // Rows of 200 bytes, and every one of them comes back: fewer will do.
+    // These scans return every row, and a row has 200 bytes, so that fewer rows suffice.
     const size_t wide_rows = std::min<size_t>(rows_, run.quick ? 500'000 : 10'000'000);
     if (only_ == "thesis") measure_thesis_figures(run, wide_rows);
     if (wants("hash")) measure_hash_scan(run, wide_rows);
@@ -168,7 +169,8 @@ class ScanSuite final : public Suite {
     report.add("scan.column_q256_ns", ns[7], "ns/record", Better::kLower, options(compacted, 256));
   }
 
-  /// What column pages cost and spare besides: gets and updates of their records, memory, pages that are skipped.
+  /// Measures the other costs and gains of column pages: gets and updates of their records, memory, and skipped
+  /// pages.
   void columns(Run& run) const {
     OrderLines lines(rows_, run.seed, {});
     OrderLines compacted(rows_, run.seed, {.columns = true});
@@ -196,7 +198,7 @@ class ScanSuite final : public Suite {
     update(run, lines, compacted);
   }
 
-  /// Each key once: the second time it would not be a record of a column page any more.
+  /// Updates each key only once, because an update moves the record out of its column page.
   static void update(Run& run, OrderLines& lines, OrderLines& compacted) {
     Samples of_rows, of_columns;
     const size_t rows = std::min<size_t>(lines.rows(), kPointOperations * run.turns);
@@ -219,7 +221,8 @@ class ScanSuite final : public Suite {
     report.add("scan.column_update_ns", of_columns, "ns", Better::kLower, options_of(compacted, 0));
   }
 
-  /// A window of 5 s of 180 s, in data in the order of time.
+  /// Measures the share of pages that a query skips if its range is a window of 5 s in 180 s and the rows lie in the
+  /// order of time.
   void zone_skip(Run& run) const {
     OrderLines lines(rows_, run.seed, {.in_order = true, .columns = true});
     const RangeSum window{.low = kTimes / 3, .high = kTimes / 3 + kTimes / 36};
@@ -231,7 +234,7 @@ class ScanSuite final : public Suite {
     run.report.add("scan.zone_skip", {{pass.skipped(0)}}, "share", Better::kHigher, options_of(lines, 1));
   }
 
-  /// 64 different selections on mixed fields; one at a time is the mean of some of them.
+  /// Compares a pass with 64 different selections with the mean of passes with one of them.
   void selections(Run& run) const {
     OrderLines lines(std::min(rows_, size_t{1'000'000}), run.seed, {.with_info = true});
     const std::vector<Query> queries = make_selections(64, run.seed);
@@ -257,7 +260,8 @@ class ScanSuite final : public Suite {
     mixed(run, lines);
   }
 
-  /// 64 range sums of which every other one asks for a text, too, over the first of them alone.
+  /// Compares a pass with 64 range sums, of which every second also has a clause on a text, with a pass with the
+  /// first range sum alone.
   static void mixed(Run& run, OrderLines& lines) {
     const OrderLineField field = random_range_field(run.seed);
     const std::vector<Query> queries = mix_with_texts(make_ranges(field, 64, run.seed), run.seed + 3);
@@ -274,7 +278,8 @@ class ScanSuite final : public Suite {
     run.report.add("scan.mixed64_ns", ns[1], "ns/record", Better::kLower, options);
   }
 
-  /// 64 queries that arrive evenly while one pass goes through the pages.
+  /// Lets 64 queries arrive at even distances while one pass walks over the pages. The figure is the number of pages
+  /// read, relative to one pass.
   static void arrivals(Run& run, OrderLines& lines, const std::vector<RangeSum>& ranges) {
     constexpr size_t kQueries = 64;
     const std::vector<Query> queries = queries_of(std::span(ranges).first(kQueries));

@@ -1,3 +1,5 @@
+// The scans of scan_thesis.h over records of 200 bytes. The scans of the log and of the index both fill chunks, so
+// that each of them does the work that a client would see.
 #include "benchmarks/scan/scan_thesis.h"
 
 #include <algorithm>
@@ -98,7 +100,8 @@ class CountingSink final : public storage::ScanSink {
   const ResultSchema schema_;
 };
 
-/// The chunks of a scan by way of the index: rows go into them column by column, as in the product's scan.
+/// Builds the chunks of a scan through the index. Rows are copied into them column by column, as in the scan of the
+/// product.
 class RowsToChunks {
  public:
   explicit RowsToChunks(ResultSchema columns) : columns_(std::move(columns)), chunk_(columns_) {}
@@ -182,8 +185,8 @@ class WideTable {
     return expected;
   }
 
-  /// Time a row: of one thread its CPU time; of several, which take a part each, from the beginning of the first to the
-  /// end of the last.
+  /// Scans the log and returns the time for each row. For one thread this is its CPU time. For several threads, each
+  /// of which scans a part, it is the wall-clock time from the begin of the first to the end of the last.
   double log_scan(int64_t bound, const ScanTotals& expected, size_t threads = 1) {
     return in_parts(threads, expected, [&, pages = pin()](EpochThread& thread, size_t part) {
       return log_part(thread, bound, pages, part, threads);
@@ -285,6 +288,7 @@ class WideTable {
   ScanTotals hash_part(EpochThread& thread, int64_t bound, bool fetch_ahead, size_t part, size_t parts) {
     RowsToChunks out(rows_below(bound).partial_schema(*schema_));
     const Snapshot snapshot(kNewest);
+    // A slot leads to the newest entry of a chain. The scan walks to the entry that the snapshot sees.
     const auto take = [&](const storage::Entry* head) {
       for (const storage::Entry* entry = head; entry != nullptr; entry = entry->load_link().address) {
         if (!storage::lifetime_of(*entry).visible(snapshot, entry->valid_from)) continue;
@@ -298,6 +302,7 @@ class WideTable {
     std::array<const storage::Entry*, kAhead> heads;
     size_t waiting = 0;
     table_->index().for_each_of_part(part, parts, [&](const storage::Entry* head) {
+      // The second form collects entries and prefetches all their cache lines, so that their cache misses overlap.
       if (!fetch_ahead) return take(head);
       for (size_t line = 0; line < sizeof(storage::Entry) + sizeof(Row); line += 64) {
         __builtin_prefetch(reinterpret_cast<const std::byte*>(head) + line);
@@ -330,7 +335,7 @@ class WideTable {
     }
   }
 
-  /// Nanoseconds a row.
+  /// Checks the returned rows, and returns the time for each row in nanoseconds.
   double checked(uint64_t spent, const ScanTotals& returned, const ScanTotals& expected) const {
     LOAM_CHECK(returned.rows == expected.rows && returned.sum == expected.sum, "a scan missed rows, or had one twice");
     return static_cast<double>(spent) / static_cast<double>(rows_);
@@ -351,7 +356,8 @@ Samples in_ms(const Samples& ns_a_row, size_t rows) {
   return ms;
 }
 
-/// A scan before, one during, and one after the compaction of a log that is half garbage; once, it cannot be repeated.
+/// Measures a scan before, one during and one after the compaction of a log that is half garbage. It runs only once,
+/// because the garbage is gone afterwards.
 void around_a_compaction(Run& run, WideTable& table, size_t rows) {
   const ScanTotals all = table.expected(kChoices);
   const auto add = [&](const char* name, double ns) {

@@ -7,10 +7,11 @@
 
 namespace loam::bench {
 
-/// Adds scan.log_vs_hash and its components. A table of `rows` records of 200 bytes is scanned and all rows are
-/// returned as chunks: from the log, by the product's scan, and through the index, whose growth is off, one entry after
-/// another or with prefetched memory. In process, without compaction; by one thread, then by two threads, which each
-/// take every second page of the log or half of the index's slots.
+/// Adds scan.log_vs_hash and its components. Each measured scan returns all rows of a table of `rows` records of 200
+/// bytes as chunks. The product scans the log. The baseline walks the hash index, whose growth is off, and reads one
+/// entry after another, with and without prefetched memory. The measurement runs in process and without compaction:
+/// first with one thread, then with two threads, which each read every second page of the log or half of the slots of
+/// the index.
 void measure_hash_scan(Run& run, size_t rows);
 
 /// Adds scan.fig51_… and scan.fig52_…, the durations of figures 5.1 and 5.2. Figure 5.1: scans that return 100, 50, 25

@@ -1,3 +1,4 @@
+// The parser of the output of loam-sim --json. A campaign that ended early has no line of totals and is an error.
 #include "benchmarks/sim/sim_output.h"
 
 #include <string>

@@ -1,3 +1,5 @@
+// One thread outside of the client library makes one call at a time, so that a latency contains the handover to the
+// worker thread of the client and back.
 #include "benchmarks/tx/serial_calls.h"
 
 #include <cstdint>
@@ -49,7 +51,7 @@ class SerialCaller {
       if (from != to) transfer(from, to);
     });
   }
-  /// In a name, one value a turn.
+  /// The samples of each figure by its name, one value for each turn.
   std::map<std::string, Samples>& columns() { return columns_; }
 
  private:
@@ -84,7 +86,7 @@ class SerialCaller {
   TransferOptions transfers_;
   std::optional<client::Table> table_;
   std::map<std::string, Samples> columns_;
-  std::vector<int64_t> balances_;  // what the transfers have made them
+  std::vector<int64_t> balances_;  // by account, after the acknowledged transfers
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace loam::bench {
 
-/// Adds the figures of one get and of one transfer by an ordinary thread, with and without a spin before its sleep, in
-/// turns. Checks every value that it reads.
+/// Adds the figures tx.lone_*: the latency of one get and of one transfer by an ordinary thread that waits for each
+/// reply, and the voluntary context switches of the process for each call. Checks every value that it reads.
 void serial_calls(Run& run, const std::string& manager);
 
 }  // namespace loam::bench

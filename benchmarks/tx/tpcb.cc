@@ -1,3 +1,5 @@
+// TPC-B-like transactions with pgbench's schema. Both sides run with several numbers of clients, and the best one of
+// each side counts.
 #include "benchmarks/tx/tpcb.h"
 
 #include <algorithm>
@@ -85,7 +87,7 @@ class Bank {
   }
 
   uint64_t given_up() const { return given_up_; }
-  /// Of all attempts so far.
+  /// Returns the share of all attempts so far that ended with an abort.
   double abort_share(bool queued) const {
     return static_cast<double>(aborted_[queued]) / static_cast<double>(std::max<uint64_t>(1, begun_[queued]));
   }
@@ -124,7 +126,7 @@ class Bank {
     return table;
   }
 
-  /// False if every attempt met a conflict; nothing was written.
+  /// Runs one transaction. False: every attempt met a conflict, and nothing was written.
   bool transact(testing::Random& random) {
     const uint64_t account = 1 + random.below(sizes_.all_accounts());
     const uint64_t branch = 1 + random.below(sizes_.branches);
@@ -135,7 +137,7 @@ class Bank {
     client::TransactionOptions options;
     if (queued_) options.contended = {{branches_, Key(branch)}};
     const auto body = [&](Transaction& tx) -> Status {
-      // All three are under way at once.
+      // Sends the three reads at once, so that they cost one round trip.
       auto of_account = tx.get_async(account_balance_, Key(account));
       auto of_teller = tx.get_async(teller_balance_, Key(teller));
       auto of_branch = tx.get_async(branch_balance_, Key(branch));
@@ -171,7 +173,7 @@ class Bank {
     LOAM_CHECK(account_sum == delta_sum && teller_sum == delta_sum && branch_sum == delta_sum, "the sums agree");
   }
 
-  /// Rows, and the sum of a column.
+  /// Returns the number of rows and the sum of a column.
   std::pair<uint64_t, int64_t> sum(const Table& table, uint16_t column) {
     Query query;
     query.aggregates = {{AggregateOp::kCountAll, 0}, {AggregateOp::kSum, column}};
@@ -193,7 +195,7 @@ class Bank {
   std::array<uint64_t, 2> begun_{}, aborted_{};  // by queued
 };
 
-/// The variant with the best median among some.
+/// Returns the index of the variant with the best median among `count` variants.
 size_t best_of(const std::vector<Samples>& rates, size_t first, size_t count) {
   size_t best = first;
   for (size_t i = first; i < first + count; ++i) {

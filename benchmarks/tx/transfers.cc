@@ -1,3 +1,5 @@
+// The workload of transfers. The fibers of one client move money, and the calling thread checks the sum of all
+// balances through another client at the same time.
 #include "benchmarks/tx/transfers.h"
 
 #include <algorithm>
@@ -25,7 +27,7 @@ uint64_t next_random(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-/// The state that the fibers and the watching thread share.
+/// The errors that the fibers and the watching thread have found.
 class ErrorList {
  public:
   void add(std::string what) {
@@ -54,7 +56,8 @@ class TransferWorkload {
       : client_(client), table_(table), options_(options), errors_(errors), change_(options.accounts, 0) {}
 
   void start(uint64_t end_ns) {
-    // From a fiber: an ordinary thread would wait for a round of the ever busier worker with each spawn.
+    // Spawns from a fiber. For each spawn, an ordinary thread would wait for a round of the worker, which gets busier
+    // with each new fiber.
     client_.run([&] {
       for (unsigned i = 0; i < options_.fibers; ++i) {
         uint64_t seed = options_.seed + i;

@@ -44,7 +44,7 @@ double& part_of(CpuTimes& times, const std::string& thread) {
   return times.rest;
 }
 
-/// By the threads' names; the kernel counts the time that each ran.
+/// Samples the CPU times from /proc and assigns each thread to a role by its name.
 CpuTimes cpu_times() {
   CpuTimes times;
   DIR* const tasks = opendir("/proc/self/task");
@@ -62,7 +62,7 @@ CpuTimes cpu_times() {
   return times;
 }
 
-/// A column of numbers, one a turn.
+/// The samples of each figure by its name, one value for each turn.
 using Columns = std::map<std::string, Samples>;
 
 class TxSuite final : public Suite {
@@ -130,7 +130,7 @@ class TxSuite final : public Suite {
     overload(run, *mover, *watcher);
   }
 
-  /// One turn on accounts of its own: every sum taken meanwhile and every balance at the end are checked.
+  /// Runs one turn on accounts of its own. Checks every sum that is computed meanwhile, and every balance at the end.
   double transfer(client::Client& mover, client::Client& watcher, Columns& columns) {
     transfers_.table = "accounts_" + std::to_string(++turn_);
     const client::Table table = value_or_die(open_accounts(mover, transfers_));
@@ -163,8 +163,9 @@ class TxSuite final : public Suite {
     return transfers / report.seconds;
   }
 
-  /// Transactions/s by the number of fibers, each rung four times the one before. The load that saturates is the first
-  /// rung with nine tenths of the best one's throughput; the figure is the next rung over the best.
+  /// Measures the throughput by the number of fibers, each rung four times the previous one. The load saturates at
+  /// the first rung with nine tenths of the best throughput. The figure is the throughput of the next rung relative
+  /// to the best.
   void overload(Run& run, client::Client& mover, client::Client& watcher) {
     std::vector<Variant> variants;
     variants.reserve(kLadder.size());

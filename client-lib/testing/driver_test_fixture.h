@@ -20,7 +20,7 @@ using wire::WriteKind;
 
 class DriverTest : public ::testing::Test {
  protected:
-  /// Options for tests that lose answers: time-outs short enough for a test and long enough for a loaded machine.
+  /// Options for tests that lose replies: time-outs short enough for a test and long enough for a loaded machine.
   static ClientOptions short_timeouts() {
     ClientOptions options;
     options.request_timeout_ns = 300'000'000;

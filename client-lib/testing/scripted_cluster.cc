@@ -207,7 +207,7 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   LOAM_CHECK(wire::decode_envelope(reader, envelope).ok(), "the client sent a message without an envelope");
   uint64_t& last = last_sequence_[&connection];
   const bool about_scan = envelope.opcode == Opcode::kScanCredit || envelope.opcode == Opcode::kScanCancel;
-  if (about_scan) {  // has the scan's sequence and no answer
+  if (about_scan) {  // has the scan's sequence and no reply
     if (envelope.opcode == Opcode::kScanCancel) scans_.erase({&connection, envelope.sequence});
     observations_.requests.push_back(envelope.opcode);
     return true;
@@ -252,7 +252,7 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
       return true;
     case MutantResult::kForget:
       static_cast<void>(connection.send(
-          rpc::encoded(wire::Error{{StatusCode::kUnknownOutcome, "the answer is forgotten"}}, envelope.sequence)));
+          rpc::encoded(wire::Error{{StatusCode::kUnknownOutcome, "the reply is forgotten"}}, envelope.sequence)));
       return true;
     case MutantResult::kGarbage:
       static_cast<void>(connection.send(as_bytes("\xff nonsense")));
@@ -358,7 +358,7 @@ Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& read
           if (message.snapshot.visible(Version(version)) && !row.empty())
             result = {StatusCode::kOk, Version(version), row};
         }
-        // As if an answer had room for two rows at most.
+        // As if a reply had room for two rows at most.
         if (reply.results.size() >= 2) result = {StatusCode::kOverloaded, {}, {}};
         reply.results.push_back(result);
       }

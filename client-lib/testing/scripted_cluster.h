@@ -27,17 +27,17 @@ enum class MutantResult : uint8_t {
   kAnswer,
   kDrop,           ///< neither executed nor answered
   kApplyAndDrop,   ///< executed, not answered
-  kHold,           ///< executed; the answer waits for release_held()
+  kHold,           ///< executed; the reply waits for release_held()
   kClose,          ///< not executed; the connection is closed
-  kApplyAndClose,  ///< executed; the connection is closed instead of an answer
+  kApplyAndClose,  ///< executed; the connection is closed instead of a reply
   kError,          ///< answered with kOverloaded as a whole, not executed
   kGarbage,        ///< answered with bytes that are not a message
   kWrongStream,    ///< answered with a piece of a stream that was not requested
   kLoseManager,    ///< answered; all connections to the commit manager are closed
   kFence,          ///< not executed: the session is fenced
   kCloseAndFence,  ///< not executed; the connection is closed, and the session is fenced
-  kApplyAndFence,  ///< executed; the connection is closed instead of an answer, and the session is fenced
-  kForget,         ///< executed; answered as if the server had dropped the answer
+  kApplyAndFence,  ///< executed; the connection is closed instead of a reply, and the session is fenced
+  kForget,         ///< executed; answered as if the server had dropped the reply
 };
 
 /// Serves both on loopback by one thread. A small model executes the requests: the commit manager decides by
@@ -53,11 +53,11 @@ class ScriptedCluster final : private net::Handler {
 
   const std::string& address() const { return manager_address_; }
   void set_script(Script script);
-  /// Sends the answers that kHold kept back.
+  /// Sends the replies that kHold kept back.
   void release_held();
   /// Fences the open session at both servers. From now on every open transaction of it has this outcome.
   void fence(wire::Outcome outcome = wire::Outcome::kAborted);
-  /// Sets the answer of GetOutcomes for every transaction of a fenced session that is not completed.
+  /// Sets the reply of GetOutcomes for every transaction of a fenced session that is not completed.
   void set_outcome(wire::Outcome outcome);
   /// Acts as if an operator had accepted a loss of records: commits of all ids given out until now are refused (R9,
   /// leases of storage nodes).
@@ -107,8 +107,8 @@ class ScriptedCluster final : private net::Handler {
     size_t connections = 0;                   ///< connections that clients made to the node
     size_t out_of_sequence = 0;               ///< requests without a rising number at their server (R3)
     size_t begun = 0;                         ///< read-write ids given out
-    size_t executed_twice = 0;                ///< repeated requests whose first answer was dropped
-    size_t repeated = 0;                      ///< repeated requests that got their first answer
+    size_t executed_twice = 0;                ///< repeated requests whose first reply was dropped
+    size_t repeated = 0;                      ///< repeated requests that got their first reply
     size_t opened = 0;                        ///< sessions opened
     size_t resumed = 0;                       ///< connections that resumed a session
     size_t open_scans = 0;                    ///< scans not answered, cancelled or lost with their connection
@@ -136,13 +136,13 @@ class ScriptedCluster final : private net::Handler {
 
   bool serve(net::Connection& connection, Bytes message);
   static bool repeatable(wire::Opcode opcode);
-  /// Returns the first answer of a repeated request; otherwise a refusal, which becomes the answer of the request
+  /// Returns the first reply of a repeated request; otherwise a refusal, which becomes the reply of the request
   /// (R3).
   Buffer refuse_once(const net::Connection& connection, const wire::Envelope& envelope);
-  /// Executes a request unless the reply window has its answer. Returns the answer to send; empty: none.
+  /// Executes a request unless the reply window has its reply. Returns the reply to send; empty: none.
   Buffer execute_once(const net::Connection& connection, const wire::Envelope& envelope, ByteReader& reader);
   Buffer open_session(const wire::Envelope& envelope, ByteReader& reader);
-  /// Executes a request. Returns the encoded answer; empty for one-way messages.
+  /// Executes a request. Returns the encoded reply; empty for one-way messages.
   Buffer execute(const wire::Envelope& envelope, ByteReader& reader);
   Buffer execute_manager(const wire::Envelope& envelope, ByteReader& reader);
   Buffer create_table(const wire::Envelope& envelope, const wire::CreateTable& message);

@@ -92,7 +92,7 @@ class LogHarness {
     return contents;
   }
   /// Number of calls of on_progress. Relaxed: a counter.
-  uint64_t told() const { return calls.load(std::memory_order_relaxed); }
+  uint64_t progress_calls() const { return calls.load(std::memory_order_relaxed); }
   [[nodiscard]] bool all_accepted() {
     return testing::eventually([this] { return log->progress().accepted == ids.size(); });
   }

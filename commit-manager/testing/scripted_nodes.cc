@@ -311,7 +311,7 @@ std::string ScriptedNodes::find_not_undone(const RecoveryTask& task) {
   return {};
 }
 
-std::vector<ScriptedNodes::Executed> ScriptedNodes::take_executed() {
+std::vector<ScriptedNodes::Executed> ScriptedNodes::drain_executed() {
   const std::lock_guard lock(mutex_);
   return std::exchange(executed_, {});
 }

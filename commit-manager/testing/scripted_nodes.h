@@ -34,7 +34,7 @@ enum class ScriptedAction : uint8_t {
   kLate,           ///< executed after the next request of its kind at the node, and not answered
   kTwice,          ///< executed twice and answered once
   kClose,          ///< not executed; the connection is closed
-  kApplyAndClose,  ///< executed; the connection is closed instead of an answer
+  kApplyAndClose,  ///< executed; the connection is closed instead of a reply
   kUnavailable,    ///< refused as a whole
   kFenced,         ///< refused as a whole
   kNoRecords,      ///< every operation is answered with kUnavailable: the node has lost its records
@@ -106,7 +106,7 @@ class ScriptedNodes final : private net::Handler {
     bool refused = false;  ///< for kRevert: a version was covered by another one
   };
   /// Returns the requests executed since the last call.
-  std::vector<Executed> take_executed();
+  std::vector<Executed> drain_executed();
 
  private:
   class Store;

@@ -1,3 +1,6 @@
+// The thread that accepts administration connections. listeners.cc opens the sockets, and grpc_server.cc hands the
+// accepted ones to gRPC.
+
 #include "common/admin/acceptor.h"
 
 #include <algorithm>
@@ -81,6 +84,7 @@ void Acceptor::run() {
     return sources.front().revents == 0;
   };
   while (wait(sources.size(), -1)) {
+    // Accepts one connection of each readable listener, so that no listener delays the others.
     const bool accepted = std::all_of(sources.begin() + 1, sources.end(), [&](const pollfd& source) {
       return source.revents == 0 || accept_one(source.fd);
     });

@@ -71,9 +71,9 @@ TEST(Acceptor, AcceptedSocketsSendWithoutDelay) {
   });
   const Connection client(address_at("127.0.0.1:0"), *port);
   ASSERT_TRUE(client.connected());
-  auto told = no_delay.get_future();
-  ASSERT_EQ(told.wait_for(testing::kTestTimeout), std::future_status::ready);
-  EXPECT_EQ(told.get(), 1);
+  auto no_delay_result = no_delay.get_future();
+  ASSERT_EQ(no_delay_result.wait_for(testing::kTestTimeout), std::future_status::ready);
+  EXPECT_EQ(no_delay_result.get(), 1);
 }
 
 TEST(Acceptor, AcceptsAtEveryAddressOnOnePort) {

@@ -1,3 +1,5 @@
+// The gRPC server of an administration: start, limits of connections, health, and the order of the stop.
+
 #include "common/admin/grpc_server.h"
 
 #include <string>
@@ -87,6 +89,7 @@ GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acc
       acceptor_(std::move(acceptor)),
       receiver_(std::move(receiver)),
       address_(std::move(address)) {
+  // The health service exists before the first connection is accepted, and must not report a server that still starts.
   set_serving(false);
   acceptor_->start([this](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;

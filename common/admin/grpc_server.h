@@ -42,7 +42,7 @@ class GrpcServer {
   /// after kShutdownGracePeriod. Idempotent.
   void stop();
 
-  /// Sets the answer of the health service.
+  /// Sets the status that the health service reports.
   void set_serving(bool serving);
 
   /// The address with its real port.

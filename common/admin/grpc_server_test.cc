@@ -192,10 +192,10 @@ TEST(GrpcServer, AcceptsAgainAfterFileDescriptorsRanOut) {
   low.rlim_cur = 3;  // the descriptors 0 to 2 are in use
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
   const bool connected = late.connect((*server)->address());  // the kernel connects; the server cannot accept
-  const bool told = testing::eventually([] { return warnings.load(std::memory_order_relaxed) > 0; });
+  const bool warned = testing::eventually([] { return warnings.load(std::memory_order_relaxed) > 0; });
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   set_log_sink(nullptr);
-  ASSERT_TRUE(connected && told);
+  ASSERT_TRUE(connected && warned);
   ASSERT_TRUE(late.send(kHttp2Begin));
   EXPECT_TRUE(testing::eventually([&] { return late.heard(); })) << "accepted when descriptors are free again";
   EXPECT_EQ(health((*server)->address()), 2);
@@ -217,7 +217,7 @@ TEST(GrpcServer, GrpcLinesGoToTheLogUnderItsLimit) {
   set_log_sink(nullptr);
   ASSERT_EQ(lines.size(), LogRateLimiter::kMaxLinesPerWindow + 1);
   EXPECT_EQ(lines.front(), "gRPC: a peer sent nonsense");
-  EXPECT_EQ(lines.back(), "5 lines left out, such as: gRPC: a peer sent nonsense");
+  EXPECT_EQ(lines.back(), "5 lines suppressed, such as: gRPC: a peer sent nonsense");
 }
 
 }  // namespace

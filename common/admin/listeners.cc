@@ -1,3 +1,5 @@
+// Listening sockets at every address of a host name, all with one port. acceptor.cc accepts connections from them.
+
 #include "common/admin/listeners.h"
 
 #include <algorithm>
@@ -69,6 +71,7 @@ int open_listener(const SocketAddress& address, bool only_ipv6) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY);
   if (only_ipv6 && address.storage.ss_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
   if (::bind(fd, raw(address), address.size) == 0 && ::listen(fd, kBacklog) == 0) return fd;
+  // close() may change errno, which the caller reads.
   const int error = errno;
   ::close(fd);
   errno = error;

@@ -28,8 +28,8 @@ Result<std::vector<SocketAddress>> resolve_listen_addresses(const std::string& t
 
 /// Opens a non-blocking listening socket at each of the addresses; the caller closes them. Port 0 chooses a free
 /// port, which is the same at every address. Addresses that this machine does not have are left out, such as `::1`
-/// without IPv6. kUnavailable: an address is in use or refused, which the message names, or no address is left; then
-/// no socket is open.
+/// without IPv6. kUnavailable: no address is left, or an address is in use or refused, which the message names.
+/// After an error no socket is open.
 Result<std::vector<int>> listen_at(std::vector<SocketAddress> addresses);
 
 /// The port of a listening socket.

@@ -53,7 +53,7 @@ CLI::Option* add_decimal(CLI::App& app, const std::string& name, double& value, 
   return add_parsed<double>(
              app, name, help, span(CLI::detail::to_string(range.min), CLI::detail::to_string(range.max)),
              [range](std::string_view text) { return program::parse_decimal(text, range); },
-             [&value](const std::vector<double>& given) { value = given.back(); })
+             [&value](const std::vector<double>& arguments) { value = arguments.back(); })
       ->default_str(CLI::detail::to_string(value))
       ->type_name("NUMBER");
 }
@@ -63,7 +63,7 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, uint64_t& bytes, U
   return add_parsed<uint64_t>(
              app, name, help, span(program::size_text(range.min), program::size_text(range.max)),
              [range](std::string_view text) { return program::parse_size(text, range); },
-             [&bytes](const std::vector<uint64_t>& given) { bytes = given.back(); })
+             [&bytes](const std::vector<uint64_t>& arguments) { bytes = arguments.back(); })
       ->default_str(program::size_text(bytes))
       ->type_name("SIZE");
 }
@@ -73,7 +73,7 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name, uint64_t& ns, 
   return add_parsed<uint64_t>(
              app, name, help, span(program::duration_text(range.min), program::duration_text(range.max)),
              [range](std::string_view text) { return program::parse_duration(text, range); },
-             [&ns](const std::vector<uint64_t>& given) { ns = given.back(); })
+             [&ns](const std::vector<uint64_t>& arguments) { ns = arguments.back(); })
       ->type_name("DURATION");
 }
 

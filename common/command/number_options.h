@@ -23,8 +23,8 @@ using program::UnsignedRange;
 /// simpler forms of it.
 ///
 /// A value that is not such a number, or is out of range, throws a CLI::ValidationError that names the option and the
-/// range. --help shows the range, and the default if `shown_default` is not empty. `assign` receives the values: one
-/// each time that the option is given, or all values of a list.
+/// range. --help shows the range, and the default if `shown_default` is not empty. `assign` receives the
+/// values: one value for an option of one number, all values for a list.
 CLI::Option* add_unsigned_option(CLI::App& app, const std::string& name, UnsignedRange range, const std::string& help,
                                  const std::string& shown_default,
                                  std::function<void(const std::vector<uint64_t>&)> assign);
@@ -34,8 +34,9 @@ template <std::unsigned_integral T>
 CLI::Option* add_unsigned(CLI::App& app, const std::string& name, T& value, UnsignedRange range,
                           const std::string& help) {
   range.max = std::min<uint64_t>(range.max, std::numeric_limits<T>::max());
-  return add_unsigned_option(app, name, range, help, std::to_string(value),
-                             [&value](const std::vector<uint64_t>& given) { value = static_cast<T>(given.back()); });
+  return add_unsigned_option(
+      app, name, range, help, std::to_string(value),
+      [&value](const std::vector<uint64_t>& arguments) { value = static_cast<T>(arguments.back()); });
 }
 
 /// Adds an option of a list of whole numbers, each within the range.
@@ -46,10 +47,10 @@ CLI::Option* add_unsigned_list(CLI::App& app, const std::string& name, std::vect
   std::string shown;
   for (const T one : values) shown += (shown.empty() ? "" : ",") + std::to_string(one);
   CLI::Option* option =
-      add_unsigned_option(app, name, range, help, shown, [&values](const std::vector<uint64_t>& given) {
+      add_unsigned_option(app, name, range, help, shown, [&values](const std::vector<uint64_t>& arguments) {
         values.clear();
-        values.reserve(given.size());
-        for (const uint64_t one : given) values.push_back(static_cast<T>(one));
+        values.reserve(arguments.size());
+        for (const uint64_t one : arguments) values.push_back(static_cast<T>(one));
       });
   return option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
 }

@@ -31,21 +31,23 @@ CancelScope::~CancelScope() {
 }
 
 void CancelScope::cancel() {
+  // The flag ends later waits, and end_wait() the present one. A wait of an inner scope counts, because wait_until()
+  // registers it with every scope of the fiber.
   cancelled_ = true;
   if (waiting_ != nullptr) waiting_->end_wait();
 }
 
 bool CancelScope::cancelled() {
-  for (const CancelScope* limit = innermost(); limit != nullptr; limit = limit->outer_) {
-    if (limit->cancelled_) return true;
+  for (const CancelScope* scope = innermost(); scope != nullptr; scope = scope->outer_) {
+    if (scope->cancelled_) return true;
   }
   return false;
 }
 
 uint64_t CancelScope::deadline(uint64_t deadline_ns) {
-  const CancelScope* const limit = innermost();
-  if (limit == nullptr) return deadline_ns;
-  return cancelled() ? 0 : std::min(deadline_ns, limit->deadline_ns_);
+  const CancelScope* const scope = innermost();
+  if (scope == nullptr) return deadline_ns;
+  return cancelled() ? 0 : std::min(deadline_ns, scope->deadline_ns_);
 }
 
 bool CancelScope::ended() {

@@ -14,7 +14,7 @@ class WaitPoint;
 /// because they are short or must not be left early.
 ///
 /// Code that waits cannot distinguish the end of a scope from the deadline of its wait: wait_until() returns false.
-/// It takes the deadlines of its requests from deadline(). A loop that sleeps between attempts checks ended().
+/// Code that sends requests takes their deadlines from deadline(). A loop that sleeps between attempts checks ended().
 ///
 /// Scopes of a fiber nest: the innermost is constructed last and destroyed first, and an outer scope also limits the
 /// waits inside the inner ones. Owner: a stack frame of the fiber. Threads: the scheduler's.
@@ -26,8 +26,8 @@ class CancelScope {
   CancelScope(const CancelScope&) = delete;
   CancelScope& operator=(const CancelScope&) = delete;
 
-  /// Ends the present wait of the fiber, and all its later waits while the scope lives. Any fiber may call it, and
-  /// code outside of fibers.
+  /// Ends the present wait of the fiber, and all its later waits while the scope lives. Any fiber of the thread may
+  /// call it, and so may code outside of fibers.
   void cancel();
 
   /// The earliest of `deadline_ns` and the deadlines of the running fiber's scopes; 0 if one of them is cancelled.

@@ -40,7 +40,7 @@ TEST_F(CancelScopeTest, DeadlineEndsWaitsWithALaterDeadlineOrNone) {
   WaitPoint point;
   std::string log;
   spawn([&] {
-    const CancelScope limit(2'000);
+    const CancelScope scope(2'000);
     log += point.wait_until(1'500) ? "notified " : "own ";
     log += point.wait_until(9'000) ? "notified " : "limit ";
     log += point.wait_until(kForever) ? "notified " : "limit ";
@@ -61,12 +61,12 @@ TEST_F(CancelScopeTest, DeadlineEndsWaitsWithALaterDeadlineOrNone) {
 
 TEST_F(CancelScopeTest, CancelEndsThePresentWaitAndAllLaterWaits) {
   WaitPoint point;
-  CancelScope* limit = nullptr;
+  CancelScope* scope = nullptr;
   std::string log;
   spawn([&] {
     {
       CancelScope own;
-      limit = &own;
+      scope = &own;
       log += point.wait_until(kForever) ? "notified " : "cancelled ";
       EXPECT_TRUE(CancelScope::cancelled() && CancelScope::ended());
       EXPECT_EQ(CancelScope::deadline(5'000), 0u);
@@ -78,7 +78,7 @@ TEST_F(CancelScopeTest, CancelEndsThePresentWaitAndAllLaterWaits) {
     log += point.wait_until(3'000) ? "notified" : "own";
   });
   round_at(1'000);
-  limit->cancel();
+  scope->cancel();
   round_at(1'000);
   EXPECT_EQ(log, "cancelled cancelled slept ");
   point.notify();
@@ -91,8 +91,8 @@ TEST_F(CancelScopeTest, SleepOfACancelledFiberLetsOthersRun) {
   bool stop = false;
   int turns = 0;
   spawn([&] {
-    CancelScope limit;
-    limit.cancel();
+    CancelScope scope;
+    scope.cancel();
     while (!stop && turns < 1'000) {
       ++turns;
       scheduler_.sleep_for(1'000'000);
@@ -108,16 +108,16 @@ TEST_F(CancelScopeTest, SleepOfACancelledFiberLetsOthersRun) {
 
 TEST_F(CancelScopeTest, NotificationBeforeTheCancellationWins) {
   WaitPoint point;
-  CancelScope* limit = nullptr;
+  CancelScope* scope = nullptr;
   std::optional<bool> notified;
   spawn([&] {
     CancelScope own;
-    limit = &own;
+    scope = &own;
     notified = point.wait_until(kForever);
   });
   round_at(1'000);
   EXPECT_TRUE(point.notify());
-  limit->cancel();  // the fiber is ready and has not run yet
+  scope->cancel();  // the fiber is ready and has not run yet
   round_at(1'000);
   EXPECT_EQ(notified, true);
   finish();
@@ -169,11 +169,11 @@ TEST_F(CancelScopeTest, CancelOfAnInnerScopeKeepsTheOuterScope) {
 
 TEST_F(CancelScopeTest, LimitsItsOwnFiberOnly) {
   WaitPoint first, second;
-  CancelScope* limit = nullptr;
+  CancelScope* scope = nullptr;
   std::string log;
   spawn([&] {
     CancelScope own;
-    limit = &own;
+    scope = &own;
     log += first.wait_until(kForever) ? "notified " : "cancelled ";
   });
   spawn([&] {
@@ -181,7 +181,7 @@ TEST_F(CancelScopeTest, LimitsItsOwnFiberOnly) {
     log += second.wait_until(kForever) ? "notified " : "cancelled ";
   });
   round_at(1'000);
-  limit->cancel();
+  scope->cancel();
   round_at(1'000);
   EXPECT_EQ(log, "cancelled ");
   spawn([&] { EXPECT_FALSE(CancelScope::any()) << "a new fiber on the stack of a cancelled one has no scope"; });
@@ -193,16 +193,16 @@ TEST_F(CancelScopeTest, LimitsItsOwnFiberOnly) {
 
 TEST_F(CancelScopeTest, DoesNotEndWaitsWithoutADeadline) {
   WaitPoint point;
-  CancelScope* limit = nullptr;
+  CancelScope* scope = nullptr;
   bool woken = false;
   spawn([&] {
     CancelScope own(1'500);
-    limit = &own;
+    scope = &own;
     point.wait();
     woken = true;
   });
   round_at(1'000);
-  limit->cancel();
+  scope->cancel();
   round_at(9'000);
   EXPECT_FALSE(woken);
   point.notify();

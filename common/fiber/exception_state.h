@@ -16,10 +16,10 @@ namespace loam::fiber {
 class ExceptionState {
  public:
   ExceptionState() {
-    std::memcpy(&kept_, abi::__cxa_get_globals(), sizeof kept_);
+    std::memcpy(&saved_, abi::__cxa_get_globals(), sizeof saved_);
     put(Globals{});
   }
-  ~ExceptionState() { put(kept_); }
+  ~ExceptionState() { put(saved_); }
   ExceptionState(const ExceptionState&) = delete;
   ExceptionState& operator=(const ExceptionState&) = delete;
 
@@ -34,7 +34,7 @@ class ExceptionState {
     std::memcpy(static_cast<void*>(abi::__cxa_get_globals()), &globals, sizeof globals);
   }
 
-  Globals kept_{};
+  Globals saved_{};
 };
 
 }  // namespace loam::fiber

@@ -1,3 +1,6 @@
+// The rounds, timers, inbox and stall reports of a fiber scheduler. switcher.cc switches between the fibers, and
+// wait.cc suspends and wakes them.
+
 #include "common/fiber/scheduler.h"
 
 #include <algorithm>
@@ -41,11 +44,12 @@ uint64_t ticks_per_ms() {
 // ---- FiberScheduler::Impl: inbox ------------------------------------------------------------------------------------
 
 void FiberScheduler::Impl::push_inbox(Task task, bool as_fiber) {
-  auto* letter = new RemoteTask{std::move(task), as_fiber, nullptr};
+  auto* remote_task = new RemoteTask{std::move(task), as_fiber, nullptr};
   // Relaxed load: the compare-and-swap below repeats with the present value if the first load was stale.
   // Release: pairs with the acquire in drain_inbox(), so that the scheduler sees the content of the task.
-  letter->next = inbox.load(std::memory_order_relaxed);
-  while (!inbox.compare_exchange_weak(letter->next, letter, std::memory_order_release, std::memory_order_relaxed)) {
+  remote_task->next = inbox.load(std::memory_order_relaxed);
+  while (!inbox.compare_exchange_weak(remote_task->next, remote_task, std::memory_order_release,
+                                      std::memory_order_relaxed)) {
   }
   wake();
 }
@@ -69,15 +73,15 @@ void FiberScheduler::Impl::drain_inbox(FiberScheduler& scheduler) {
   RemoteTask* first = nullptr;
   while (last != nullptr) first = std::exchange(last, std::exchange(last->next, first));
   while (first != nullptr) {
-    const std::unique_ptr<RemoteTask> letter(std::exchange(first, first->next));
+    const std::unique_ptr<RemoteTask> remote_task(std::exchange(first, first->next));
     ++counters.remote_tasks;
-    if (letter->as_fiber) {
+    if (remote_task->as_fiber) {
       // A refused task is destroyed without a call. No caller waits for the result of spawn_remote().
-      static_cast<void>(scheduler.spawn(std::move(letter->task)));
+      static_cast<void>(scheduler.spawn(std::move(remote_task->task)));
       continue;
     }
     const uint64_t from = __rdtsc();
-    letter->task();
+    remote_task->task();
     const uint64_t ticks = __rdtsc() - from;
     if (stall_threshold_ticks != 0 && ticks > stall_threshold_ticks) report_stall(0, ticks);
   }
@@ -159,11 +163,11 @@ void FiberScheduler::Impl::idle(uint64_t timeout_ns) {
   if (timeout_ns == 0) return;
   std::unique_lock lock(wake_mutex);
   // A wake() before the sleep has set the flag, so it is not lost.
-  const auto rung = [this] { return wake_pending; };
+  const auto woken = [this] { return wake_pending; };
   if (timeout_ns >= kLongestSleepNs) {
-    wake_condition.wait(lock, rung);
+    wake_condition.wait(lock, woken);
   } else {
-    wake_condition.wait_for(lock, std::chrono::nanoseconds(timeout_ns), rung);
+    wake_condition.wait_for(lock, std::chrono::nanoseconds(timeout_ns), woken);
   }
   wake_pending = false;
 }
@@ -190,8 +194,8 @@ FiberScheduler::~FiberScheduler() {
   impl_->switcher.close();
   this_threads_scheduler = nullptr;
   // Tasks that other threads posted after the last round are destroyed without a call. Acquire: as in drain_inbox().
-  Impl::RemoteTask* letter = impl_->inbox.exchange(nullptr, std::memory_order_acquire);
-  while (letter != nullptr) delete std::exchange(letter, letter->next);
+  Impl::RemoteTask* remote_task = impl_->inbox.exchange(nullptr, std::memory_order_acquire);
+  while (remote_task != nullptr) delete std::exchange(remote_task, remote_task->next);
 }
 
 FiberScheduler* FiberScheduler::current() { return this_threads_scheduler; }
@@ -273,9 +277,9 @@ bool FiberScheduler::sleep_until(uint64_t deadline_ns) {
     yield();
     return !stopping();
   }
-  WaitPoint nobody_notifies;
+  WaitPoint sleep_point;
   // Not kForever: a wait with a timer ends at stop().
-  static_cast<void>(nobody_notifies.wait_until(std::min(deadline_ns, kForever - 1)));
+  static_cast<void>(sleep_point.wait_until(std::min(deadline_ns, kForever - 1)));
   return !stopping();
 }
 

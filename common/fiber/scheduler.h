@@ -1,11 +1,11 @@
 // The scheduler of the fibers of one thread: Boost.Fiber with a scheduling algorithm of our own.
 //
-// A transaction runs in a fiber. While it waits for an answer, the thread runs another fiber, without a switch of the
+// A transaction runs in a fiber. While it waits for a reply, the thread runs another fiber, without a switch of the
 // operating system. The loop of the thread, run(), repeats rounds of two phases:
 //  1. Every fiber that is ready runs once, in the order in which the fibers became ready.
 //  2. The idle hook of the owner polls the network. It waits up to the next deadline of a fiber, or not at all while
 //     a fiber is ready.
-// So the messages that the fibers of a round send leave in one batch.
+// So all messages that fibers send during one round leave in one batch.
 //
 // Waits suspend a fiber and put it back into the ready queue (wait.h). Promises and futures would cost 250 ns for
 // each wake-up; suite net of benchmarks/README.md measures both.
@@ -83,8 +83,8 @@ struct SchedulerCounters {
 /// post(), spawn_remote() and stop().
 ///
 /// Invariants: (1) fibers run in the order in which they became ready; (2) a fiber runs until it waits, and nothing
-/// preempts it; (3) a fiber that is not waiting, ready or running has ended; (4) to wake a fiber allocates nothing
-/// and takes no lock.
+/// preempts it; (3) a fiber that is not waiting, ready or running has ended; (4) a wake-up of a fiber allocates
+/// nothing and takes no lock.
 class FiberScheduler {
  public:
   explicit FiberScheduler(SchedulerOptions options = {});
@@ -108,7 +108,7 @@ class FiberScheduler {
   void post(Task task);
 
   /// Runs the loop of the thread. Returns when stop() has been called, all tasks posted before it have run, and the
-  /// last fiber has ended. The owner must end the waits of its fibers, such as those for answers; sleeps and waits
+  /// last fiber has ended. The owner must end the waits of its fibers, such as those for replies; sleeps and waits
   /// with a deadline end at stop().
   void run();
   /// Runs one round, for callers with a loop of their own, such as tests: due timers, posted tasks, every ready fiber

@@ -27,7 +27,7 @@ struct FiberScheduler::Impl {
   /// A sleep without an idle hook that is longer than a year lasts until wake().
   static constexpr uint64_t kLongestSleepNs = 365ull * 24 * 3600 * 1'000'000'000;
 
-  explicit Impl(SchedulerOptions given) : options(std::move(given)) {}
+  explicit Impl(SchedulerOptions scheduler_options) : options(std::move(scheduler_options)) {}
 
   // Inbox: any thread appends, the owner empties it.
   void push_inbox(Task task, bool as_fiber);

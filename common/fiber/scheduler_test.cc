@@ -168,10 +168,10 @@ TEST(FiberScheduler, NumbersFibersFromOne) {
 }
 
 TEST(FiberScheduler, ReportsAFiberThatStalls) {
-  std::vector<FiberStall> holds;
+  std::vector<FiberStall> stalls;
   SchedulerOptions options;
   options.stall_threshold_ns = 2'000'000;
-  options.on_stall = [&](const FiberStall& hold) { holds.push_back(hold); };
+  options.on_stall = [&](const FiberStall& stall) { stalls.push_back(stall); };
   FiberScheduler scheduler(options);
   const auto burn = [] {
     const uint64_t until = RealEnv::now_ns() + 4'000'000;
@@ -180,16 +180,16 @@ TEST(FiberScheduler, ReportsAFiberThatStalls) {
   ASSERT_TRUE(scheduler.spawn([&] { scheduler.yield(); }).ok());
   ASSERT_TRUE(scheduler.spawn(burn).ok());
   scheduler.run_round(0);
-  ASSERT_GE(holds.size(), 1u);  // on a busy machine other fibers may stall, too
-  bool told = false;
-  for (const FiberStall& hold : holds) told = told || (hold.fiber == 2 && hold.stalled_ns >= 3'500'000);
-  EXPECT_TRUE(told);
-  EXPECT_EQ(scheduler.counters().stalls, holds.size());
-  holds.clear();
+  ASSERT_GE(stalls.size(), 1u);  // on a busy machine other fibers may stall, too
+  bool reported = false;
+  for (const FiberStall& stall : stalls) reported = reported || (stall.fiber == 2 && stall.stalled_ns >= 3'500'000);
+  EXPECT_TRUE(reported);
+  EXPECT_EQ(scheduler.counters().stalls, stalls.size());
+  stalls.clear();
   scheduler.post(burn);
   finish(scheduler);
-  ASSERT_GE(holds.size(), 1u);
-  EXPECT_EQ(holds.front().fiber, 0u);
+  ASSERT_GE(stalls.size(), 1u);
+  EXPECT_EQ(stalls.front().fiber, 0u);
 }
 
 // A fiber whose stack does not fit into the pool is deleted at its end, so the report must not read it afterwards.
@@ -198,7 +198,7 @@ TEST(FiberScheduler, ReportsTheStallOfAnEndingFiberOnce) {
   SchedulerOptions options;
   options.max_pooled_stacks = 0;
   options.stall_threshold_ns = 1;  // every fiber runs for longer
-  options.on_stall = [&](const FiberStall& hold) { fibers.push_back(hold.fiber); };
+  options.on_stall = [&](const FiberStall& stall) { fibers.push_back(stall.fiber); };
   FiberScheduler scheduler(options);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(scheduler.spawn([] {}).ok());
   finish(scheduler);
@@ -207,16 +207,16 @@ TEST(FiberScheduler, ReportsTheStallOfAnEndingFiberOnce) {
 
 TEST(FiberScheduler, ReportsNoStallsWhileItEnds) {
   bool ending = false;
-  uint64_t told_at_the_end = 0;
+  uint64_t stalls_at_the_end = 0;
   SchedulerOptions options;
   options.stall_threshold_ns = 1;  // every fiber runs for longer
-  options.on_stall = [&](const FiberStall&) { told_at_the_end += ending ? 1 : 0; };
+  options.on_stall = [&](const FiberStall&) { stalls_at_the_end += ending ? 1 : 0; };
   auto scheduler = std::make_unique<FiberScheduler>(options);
   ASSERT_TRUE(scheduler->spawn([] {}).ok());
   finish(*scheduler);  // the fiber is parked now, and runs once more when the scheduler ends
   ending = true;
   scheduler.reset();
-  EXPECT_EQ(told_at_the_end, 0u);
+  EXPECT_EQ(stalls_at_the_end, 0u);
 }
 
 TEST(FiberScheduler, IdleHookGetsTheTimeUntilTheNextDeadline) {

@@ -1,3 +1,6 @@
+// The handler of SIGSEGV and its installation. The handler runs on the faulting thread, while the fiber that overflowed
+// cannot continue, so it allocates nothing, takes no lock, and only reads the state of the fibers.
+
 #include "common/fiber/stack_overflow_reporter.h"
 
 #include <csignal>
@@ -16,9 +19,9 @@ namespace {
 constexpr size_t kSignalStackBytes = 32 * 1024;
 
 std::mutex installing;
-size_t reports = 0;  // reporters in the process; guarded by installing
+size_t reporters = 0;  // reporters in the process; guarded by installing
 
-thread_local const StackOverflowReporter* this_threads_report = nullptr;
+thread_local const StackOverflowReporter* this_threads_reporter = nullptr;
 
 struct sigaction default_action() {
   struct sigaction action{};
@@ -28,7 +31,7 @@ struct sigaction default_action() {
 
 /// The handler of SIGSEGV. It calls only functions that are safe in a signal handler.
 void on_fault(int, siginfo_t* info, void*) {
-  if (this_threads_report != nullptr) this_threads_report->write_if_overflowed(info->si_addr);
+  if (this_threads_reporter != nullptr) this_threads_reporter->write_if_overflowed(info->si_addr);
   const struct sigaction action = default_action();
   sigaction(SIGSEGV, &action, nullptr);
   // With the default action restored, the faulting instruction runs again and ends the process. A signal that was
@@ -70,7 +73,7 @@ class Line {
 }  // namespace
 
 StackOverflowReporter::StackOverflowReporter(Running running, const void* owner) : running_(running), owner_(owner) {
-  LOAM_CHECK(this_threads_report == nullptr, "a thread has one reporter of stack overflows at a time");
+  LOAM_CHECK(this_threads_reporter == nullptr, "a thread has one reporter of stack overflows at a time");
   // The handler needs a stack of its own, because the stack of the fiber is full.
   stack_t present{};
   if (sigaltstack(nullptr, &present) == 0 && (present.ss_flags & SS_DISABLE) != 0) {
@@ -80,11 +83,11 @@ StackOverflowReporter::StackOverflowReporter(Running running, const void* owner)
     own.ss_size = kSignalStackBytes;
     if (sigaltstack(&own, nullptr) != 0) signal_stack_.reset();
   }
-  this_threads_report = this;
+  this_threads_reporter = this;
   // The handler is process-wide, so the first reporter installs it for all threads. A handler of the program has
   // precedence.
   const std::lock_guard lock(installing);
-  if (reports++ > 0) return;
+  if (reporters++ > 0) return;
   const struct sigaction present_handler = present_action();
   if ((present_handler.sa_flags & SA_SIGINFO) != 0 || present_handler.sa_handler != SIG_DFL) return;
   struct sigaction action{};
@@ -99,12 +102,12 @@ StackOverflowReporter::~StackOverflowReporter() {
     const struct sigaction present_handler = present_action();
     // The program may have replaced the handler since then; its handler stays.
     const bool ours = (present_handler.sa_flags & SA_SIGINFO) != 0 && present_handler.sa_sigaction == on_fault;
-    if (--reports == 0 && ours) {
+    if (--reporters == 0 && ours) {
       const struct sigaction action = default_action();
       sigaction(SIGSEGV, &action, nullptr);
     }
   }
-  this_threads_report = nullptr;
+  this_threads_reporter = nullptr;
   if (signal_stack_ == nullptr) return;
   stack_t none{};
   none.ss_flags = SS_DISABLE;

@@ -1,3 +1,6 @@
+// The switcher over Boost.Fiber, for all builds except those of the simulator (switcher_sim.cc). begin_switch() and
+// finish_switch() enclose every switch, so that the sanitizers know on which stack the thread runs.
+
 #include "common/fiber/switcher.h"
 
 #include <algorithm>
@@ -67,9 +70,9 @@ class Switcher::Worker final : public boost::fibers::fiber_properties {
   Stack stack;
   Task task;
   uint64_t number = 0;
-  CancelScope* limit = nullptr;  // the innermost cancel scope of the task
+  CancelScope* cancel_scope = nullptr;  // the innermost cancel scope of the task
   Worker* next_parked = nullptr;
-  SanitizerState marks;
+  SanitizerState sanitizer_state;
 
  private:
   [[maybe_unused]] Algorithm& algorithm_;
@@ -146,14 +149,14 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
 
   /// Keeps the ThreadSanitizer state of a destroyed fiber. ThreadSanitizer still considers this fiber the running
   /// one, so main frees the state later, by reclaim_retired().
-  void retire([[maybe_unused]] const SanitizerState& marks) {
+  void retire([[maybe_unused]] const SanitizerState& sanitizer_state) {
 #ifdef LOAM_FIBER_TSAN
-    if (marks.tsan != nullptr) retired_.push_back(marks.tsan);
+    if (sanitizer_state.tsan != nullptr) retired_.push_back(sanitizer_state.tsan);
 #endif
   }
   void reclaim_retired() {
 #ifdef LOAM_FIBER_TSAN
-    for (void* grave : retired_) __tsan_destroy_fiber(grave);
+    for (void* retired : retired_) __tsan_destroy_fiber(retired);
     retired_.clear();
 #endif
   }
@@ -172,7 +175,7 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
   void begin_switch(Context* next) {
     const bool to_main = next->is_context(boost::fibers::type::main_context);
     current_ = to_main ? nullptr : static_cast<Worker*>(next->get_properties());
-    [[maybe_unused]] SanitizerState& to = to_main ? main_ : current_->marks;
+    [[maybe_unused]] SanitizerState& to = to_main ? main_ : current_->sanitizer_state;
 #ifdef LOAM_FIBER_TSAN
     if (main_.tsan == nullptr) main_.tsan = __tsan_get_current_fiber();
     if (to.tsan == nullptr) to.tsan = __tsan_create_fiber(0);
@@ -207,7 +210,7 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
 #endif
 };
 
-Switcher::Worker::~Worker() { algorithm_.retire(marks); }
+Switcher::Worker::~Worker() { algorithm_.retire(sanitizer_state); }
 
 Switcher::Pointer Switcher::acquire() {
   thread_local Switcher* switcher = nullptr;
@@ -268,8 +271,8 @@ bool Switcher::spawn(Task& task) {
     }
     worker->stack = stack;
 #ifdef LOAM_FIBER_ASAN
-    worker->marks.bottom = stack.bottom;
-    worker->marks.size_bytes = stack.size_bytes;
+    worker->sanitizer_state.bottom = stack.bottom;
+    worker->sanitizer_state.size_bytes = stack.size_bytes;
 #endif
     boost::fibers::fiber_properties* properties = worker;
     boost::fibers::fiber fiber(boost::fibers::launch::post, properties, std::allocator_arg, MappedStack{stack},
@@ -332,7 +335,7 @@ size_t Switcher::stack_high_watermark_bytes() const {
 
 bool Switcher::has_ready() const { return algorithm_.has_ready(); }
 
-CancelScope*& Switcher::current_cancel_scope() { return algorithm_.current()->limit; }
+CancelScope*& Switcher::current_cancel_scope() { return algorithm_.current()->cancel_scope; }
 
 uint64_t Switcher::current_number() const { return algorithm_.current() == nullptr ? 0 : algorithm_.current()->number; }
 

@@ -92,10 +92,10 @@ class Switcher::Worker {
   Stack stack;
   Task task;
   uint64_t number = 0;
-  CancelScope* limit = nullptr;  // the innermost cancel scope of the task
+  CancelScope* cancel_scope = nullptr;  // the innermost cancel scope of the task
   Worker* next_ready = nullptr;
   Worker* next_parked = nullptr;
-  SanitizerSwitch note;
+  SanitizerSwitch sanitizer_switch;
 };
 
 /// The ready queue and the running fiber, for which production builds use Boost.Fiber.
@@ -111,17 +111,17 @@ class Switcher::Algorithm {
   /// Switches to a fiber and returns when it switches back. Only in main.
   void run(Worker& worker) {
     current = &worker;
-    main_note.leave(worker.stack.bottom, worker.stack.size_bytes);
+    main_sanitizer_switch.leave(worker.stack.bottom, worker.stack.size_bytes);
     worker.place = std::move(worker.place).resume();
-    main_note.arrive();
+    main_sanitizer_switch.arrive();
     current = nullptr;
   }
   /// Switches to main and returns when main resumes the fiber. Only in a fiber.
   void leave() {
-    SanitizerSwitch& note = current->note;
-    note.leave(main_bottom, main_size);
+    SanitizerSwitch& sanitizer_switch = current->sanitizer_switch;
+    sanitizer_switch.leave(main_bottom, main_size);
     main = std::move(main).resume();
-    note.arrive(&main_bottom, &main_size);
+    sanitizer_switch.arrive(&main_bottom, &main_size);
   }
 
   Switcher switcher;
@@ -129,7 +129,7 @@ class Switcher::Algorithm {
   Worker* last = nullptr;
   Worker* current = nullptr;
   context::fiber main;  // the context of main while a fiber runs
-  SanitizerSwitch main_note;
+  SanitizerSwitch main_sanitizer_switch;
   const void* main_bottom = nullptr;
   size_t main_size = 0;
 };
@@ -170,10 +170,10 @@ bool Switcher::spawn(Task& task) {
     worker->place = context::fiber(std::allocator_arg, context::preallocated(memory.sp, memory.size, memory), pooled,
                                    [this, worker](context::fiber&& main) {
                                      Algorithm& algorithm = algorithm_;
-                                     worker->note.arrive(&algorithm.main_bottom, &algorithm.main_size);
+                                     worker->sanitizer_switch.arrive(&algorithm.main_bottom, &algorithm.main_size);
                                      algorithm.main = std::move(main);
                                      run_tasks(*worker);
-                                     worker->note.leave(algorithm.main_bottom, algorithm.main_size, true);
+                                     worker->sanitizer_switch.leave(algorithm.main_bottom, algorithm.main_size, true);
                                      return std::move(algorithm.main);
                                    });
     ++workers_;
@@ -236,7 +236,7 @@ Switcher::Fiber* Switcher::current() const { return algorithm_.current; }
 
 bool Switcher::has_ready() const { return algorithm_.first != nullptr; }
 
-CancelScope*& Switcher::current_cancel_scope() { return algorithm_.current->limit; }
+CancelScope*& Switcher::current_cancel_scope() { return algorithm_.current->cancel_scope; }
 
 uint64_t Switcher::current_number() const { return algorithm_.current == nullptr ? 0 : algorithm_.current->number; }
 

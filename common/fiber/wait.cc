@@ -25,16 +25,16 @@ void WaitPoint::wait() {
 
 bool WaitPoint::wait_until(uint64_t deadline_ns) {
   LOAM_CHECK(FiberScheduler::in_fiber(), "only a fiber waits; spawn one");
-  CancelScope* const limits = CancelScope::innermost();
-  if (limits != nullptr) deadline_ns = CancelScope::deadline(deadline_ns);
+  CancelScope* const innermost = CancelScope::innermost();
+  if (innermost != nullptr) deadline_ns = CancelScope::deadline(deadline_ns);
   timed_out_ = false;
   // After a cancellation every wait of the scope ends at once. The call does not switch to other fibers.
-  if (limits != nullptr && CancelScope::cancelled()) return false;
+  if (innermost != nullptr && CancelScope::cancelled()) return false;
   // While the fiber waits, each of its scopes knows the wait point, so that cancel() of any of them can end the wait.
   if (deadline_ns != kForever) FiberScheduler::current()->impl_->add_timer(*this, deadline_ns);
-  for (CancelScope* limit = limits; limit != nullptr; limit = limit->outer_) limit->waiting_ = this;
+  for (CancelScope* scope = innermost; scope != nullptr; scope = scope->outer_) scope->waiting_ = this;
   wait();
-  for (CancelScope* limit = limits; limit != nullptr; limit = limit->outer_) limit->waiting_ = nullptr;
+  for (CancelScope* scope = innermost; scope != nullptr; scope = scope->outer_) scope->waiting_ = nullptr;
   return !timed_out_;
 }
 

@@ -13,9 +13,8 @@ namespace loam::fiber {
 
 /// A wait of one fiber for one notification. It is the cheapest wait, and the base of all others.
 ///
-/// A notification without a waiter is lost. So the fiber checks its condition and then waits, without a switch in
-/// between; the code in between switches only if it waits or yields itself. Never allocates. The object outlives the
-/// wait.
+/// A notification without a waiter is lost. So the fiber must not switch between the check of its condition and the
+/// wait. Code switches only where it waits or yields. Never allocates. The object outlives the wait.
 class WaitPoint {
  public:
   WaitPoint() = default;
@@ -78,9 +77,9 @@ class Event {
   bool notified_ = false;
 };
 
-/// A value that arrives later, such as the answer to an open request. Code of the same thread sets it once, and one
+/// A value that arrives later, such as the reply to an open request. Code of the same thread sets it once, and one
 /// fiber waits for it and takes it. The owner decides where the object lies, for example on the stack of the fiber or
-/// in a table of requests; it allocates nothing itself.
+/// in a table of requests. The object itself allocates nothing.
 template <class T>
 class PendingValue {
  public:

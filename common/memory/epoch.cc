@@ -1,3 +1,5 @@
+// The domain (advance, slots, abandoned objects) and the threads (limbo lists, frees). The header has the argument
+// whose steps the comments name.
 #include "common/memory/epoch.h"
 
 #include <algorithm>
@@ -78,6 +80,7 @@ size_t EpochDomain::acquire_slot(std::string name) {
 
 void EpochDomain::release_slot(size_t slot, std::vector<Retired> leftovers) {
   const std::scoped_lock lock(mutex_);
+  // The objects still wait for their grace period. adopt_abandoned() gives them to a thread that collects.
   abandoned_.insert(abandoned_.end(), leftovers.begin(), leftovers.end());
   abandoned_count_.store(abandoned_.size(), std::memory_order_relaxed);  // a hint for adopt_abandoned
   slots_[slot].pending.store(0, std::memory_order_relaxed);              // a statistic
@@ -130,6 +133,8 @@ EpochThread::~EpochThread() {
 
 void EpochThread::push(EpochDomain::Retired retired) {
   if (last_ == nullptr || tail_ == kChunkEntries) {
+    // The spare chunk is one that free_ready() has emptied. In a steady state push() and free_ready() pass it back and
+    // forth without an allocation.
     Chunk* chunk = spare_ != nullptr ? std::exchange(spare_, nullptr) : new Chunk;
     chunk->next = nullptr;
     if (last_ == nullptr) {
@@ -156,6 +161,7 @@ size_t EpochThread::free_ready(size_t budget) {
   size_t freed = 0;
   while (freed < budget && count_ > 0) {
     const EpochDomain::Retired retired = first_->entries[head_];
+    // The list is ordered by tag, so the objects behind this one are not ready either.
     if (!domain_.passed(retired.epoch)) break;
     domain_.slots_[slot_].pending.store(--count_, std::memory_order_relaxed);  // a statistic
     if (++head_ == kChunkEntries && first_ != last_) {
@@ -181,12 +187,15 @@ void EpochThread::exit() {
   // Release: the reads and writes of the guard happen before an advance() that sees the slot idle.
   domain_.slots_[slot_].epoch.store(EpochDomain::kIdle, std::memory_order_release);
   if (count_ == 0) return;
+  // Most guards retire nothing and then advance the epoch rarely, because advance() writes to the cache line of every
+  // thread.
   if (retired_in_guard_ > 0 || ++exits_ % kExitsPerAdvance == 0) domain_.advance();
   max_frees_ = std::max(max_frees_, free_ready(std::max(kFreesPerExit, kFreesPerRetire * retired_in_guard_)));
 }
 
 size_t EpochThread::collect(size_t budget) {
   LOAM_DCHECK(depth_ == 0, "collect outside of guards");
+  // One call advances the epoch by at most 1, so an object needs several calls of collect().
   domain_.advance();
   size_t freed = free_ready(budget);
   for (EpochDomain::Retired orphan; freed < budget && domain_.adopt_abandoned(orphan); ++freed) {

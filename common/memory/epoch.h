@@ -75,8 +75,8 @@ class EpochDomain {
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
 
-  /// The present epoch. A thread that wants to wait until every thread has seen a change makes the change and reads
-  /// this inside one guard, and then polls advance() and passed(that epoch) outside of the guard.
+  /// The present epoch. To wait until every thread has seen a change, a thread makes the change and reads the epoch
+  /// inside one guard. Outside of the guard it then polls advance() and passed() with this epoch.
   // Acquire: pairs with the swap in advance(), so that the caller sees the effects of all guards that ended before it.
   uint64_t current() const { return epoch_.load(std::memory_order_acquire); }
   /// True once every guard that was active when `epoch` was read has ended, and every later guard sees everything
@@ -146,7 +146,7 @@ class EpochThread {
   static constexpr size_t kFreesPerExit = 2;
   /// Objects that the end of a guard may free for each object that the guard has retired.
   static constexpr size_t kFreesPerRetire = 2;
-  /// Of the exits of a thread with retired objects, one in this number tries to advance the epoch.
+  /// A thread with retired objects tries to advance the epoch once in this number of its exits.
   static constexpr unsigned kExitsPerAdvance = 4;
 
   /// Registers the calling thread under `name`. Aborts if the domain has no free slot.

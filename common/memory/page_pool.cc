@@ -1,3 +1,5 @@
+// The buddy allocator of the header. A unit number plus an order names a block. Buddies differ in one bit of the unit
+// number.
 #include "common/memory/page_pool.h"
 
 #include <algorithm>
@@ -68,6 +70,7 @@ Status check_options(const PagePoolOptions& options) {
                                       "; at least " + std::to_string(PagePool::kMinPages) +
                                       " are needed: raise the memory limit or choose smaller pages"};
   }
+  // Links are 32-bit unit numbers, and the largest number means none.
   if (options.limit_bytes / kUnitBytes >= std::numeric_limits<uint32_t>::max()) {
     return {StatusCode::kInvalidArgument,
             "page pool: the memory limit of " + mebibytes(options.limit_bytes) + " is above 16 TiB; lower it"};
@@ -85,6 +88,7 @@ Status check_options(const PagePoolOptions& options) {
 Status fault_in(std::byte* region, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(region, bytes, MADV_POPULATE_WRITE) == 0) return {};
+  // EINVAL means that the kernel is older than 5.14. The loop below then touches each unit.
   if (errno != EINVAL) {
     return {StatusCode::kNoSpace, "page pool: the kernel could not provide " + mebibytes(bytes) + " of memory (" +
                                       std::strerror(errno) + "): lower the memory limit or free memory"};
@@ -242,7 +246,7 @@ void PagePool::unlink_free(size_t unit) {
 /// Removes a block of exactly `order` from the free lists, and splits a larger block if necessary. Returns kNone if
 /// there is none. Uses blocks of split pages before whole pages. Within these, it uses zeroed blocks first if the
 /// caller wants zeroes, and dirty blocks first otherwise.
-uint32_t PagePool::take_free(unsigned order, bool may_open_page, BlockContents contents) {
+uint32_t PagePool::allocate_block(unsigned order, bool may_open_page, BlockContents contents) {
   const auto first = contents == BlockContents::kZeroed ? &FreeLists::clean : &FreeLists::dirty;
   const auto second = contents == BlockContents::kZeroed ? &FreeLists::dirty : &FreeLists::clean;
   uint32_t unit = kNone;
@@ -253,6 +257,8 @@ uint32_t PagePool::take_free(unsigned order, bool may_open_page, BlockContents c
     unit = whole.*first != kNone ? whole.*first : whole.*second;
   }
   if (unit == kNone) return kNone;
+  // Split the block in halves until it has the wanted order. Each split adds one free block, so an allocation takes at
+  // most page_order_ steps.
   unsigned o = units_[unit].order;
   unlink_free(unit);
   while (o > order) {
@@ -270,11 +276,14 @@ std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve, BlockContents 
   const bool may_open_page = pages_in_use_.load(std::memory_order_relaxed) < pages_allowed(reserve);
   const size_t used = used_bytes() + size_bytes;
   const bool within_share = used <= pages_allowed(reserve) * page_size_;
-  const uint32_t unit = within_share ? take_free(order, may_open_page, contents) : kNone;
+  const uint32_t unit = within_share ? allocate_block(order, may_open_page, contents) : kNone;
   if (unit == kNone) {
     ++refused_;
     return nullptr;
   }
+  // A zeroed block has its dirty units zeroed here, under the lock; zero_step() normally has done that before. An
+  // uninitialized block keeps its dirty bits, but they no longer count as free. release() sets all bits of a block in
+  // any case.
   units_[unit] = {Unit::kUsed, static_cast<uint8_t>(order)};
   if (contents == BlockContents::kZeroed) {
     const size_t zeroed = zero_dirty(unit, units, units);
@@ -296,6 +305,7 @@ void PagePool::release(std::byte* block, size_t size_bytes) {
   const std::scoped_lock lock(mutex_);
   LOAM_CHECK(units_[unit].state == Unit::kUsed && units_[unit].order == order && address_of(unit) == block,
              "a released block was allocated here with this size, and not released before");
+  // The user may have written any byte, so every unit is dirty from now on.
   for_bits(dirty_, unit, size_t{1} << order, [](uint64_t& word, uint64_t mask, size_t) {
     word |= mask;
     return true;
@@ -316,6 +326,8 @@ void PagePool::release(std::byte* block, size_t size_bytes) {
 }
 
 bool PagePool::zero_step(size_t budget_bytes, size_t enough_pages) {
+  // Each iteration takes the lock anew and zeroes at most kZeroChunkBytes, so that an allocation waits for
+  // microseconds only. Between two iterations the free lists may change, so each one chooses its block anew.
   for (size_t done = 0;;) {
     const std::scoped_lock lock(mutex_);
     unsigned order = page_order_;  // whole pages come first, because large index arrays need them
@@ -327,6 +339,7 @@ bool PagePool::zero_step(size_t budget_bytes, size_t enough_pages) {
     const size_t unit = free_[order].dirty;
     const size_t units = size_t{1} << order;
     unlink_free(unit);
+    // The block is off the lists while its bytes change; push_free() puts it on the clean list once no unit is dirty.
     const size_t zeroed = zero_dirty(unit, units, kZeroChunkBytes / kUnitBytes);
     poison(address_of(unit), units * kUnitBytes);
     dirty_free_units_ -= zeroed;

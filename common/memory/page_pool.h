@@ -168,7 +168,7 @@ class PagePool {
 
   void push_free(size_t unit, unsigned order);
   void unlink_free(size_t unit);
-  uint32_t take_free(unsigned order, bool may_open_page, BlockContents contents);
+  uint32_t allocate_block(unsigned order, bool may_open_page, BlockContents contents);
   size_t dirty_units(size_t unit, size_t count) const;
   size_t zero_dirty(size_t unit, size_t count, size_t budget_units);
   void check_free_list(uint32_t head, unsigned order, bool clean, std::vector<uint8_t>& seen) const;
@@ -186,7 +186,7 @@ class PagePool {
   // Guarded by mutex_.
   std::vector<UnitInfo> units_;
   std::vector<Links> links_;
-  std::vector<uint64_t> dirty_;  // one bit for each unit; all bits of used blocks are set
+  std::vector<uint64_t> dirty_;  // one bit for each unit; release() sets all bits of a block
   std::vector<FreeLists> free_;  // by order
   size_t high_watermark_bytes_ = 0;
   size_t ready_pages_ = 0;

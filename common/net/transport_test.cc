@@ -344,7 +344,7 @@ TYPED_TEST(TransportTest, ImpossibleOptionsAreRefused) {
 
 TYPED_TEST(TransportTest, AnotherProtocolVersionIsRefusedWithBothVersions) {
   TransportOptions old;
-  old.protocol_version = kProtocolVersion + 6;
+  old.protocol_version = kFramingVersion + 6;
   this->server_ = &this->add();
   this->client_ = &this->add(old);
   const Address address = this->listen(*this->server_, this->served_);
@@ -352,7 +352,7 @@ TYPED_TEST(TransportTest, AnotherProtocolVersionIsRefusedWithBothVersions) {
   ASSERT_TRUE(this->poll_until([&] { return !this->owner_.closed.empty(); }));
   EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kUnsupportedVersion);
   const std::string_view message = this->owner_.closed[0].message();
-  EXPECT_NE(message.find("speaks version " + std::to_string(kProtocolVersion)), std::string_view::npos) << message;
+  EXPECT_NE(message.find("speaks version " + std::to_string(kFramingVersion)), std::string_view::npos) << message;
   EXPECT_NE(message.find("this program version " + std::to_string(old.protocol_version)), std::string_view::npos);
   EXPECT_TRUE(this->served_.connections.empty());
   EXPECT_TRUE(this->served_.closed.empty()) << "a connection that was never announced";
@@ -407,8 +407,8 @@ TYPED_TEST(TransportTest, AListenerDistributesItsConnectionsToSeveralTransports)
   Transport& second = this->add();
   this->client_ = &this->add();
   RecordingHandler one, two;
-  const std::vector<Transport::AcceptTarget> shares = {{&first, &one}, {&second, &two}};
-  const auto listener = first.listen(this->world_.listen_address(0), shares);
+  const std::vector<Transport::AcceptTarget> targets = {{&first, &one}, {&second, &two}};
+  const auto listener = first.listen(this->world_.listen_address(0), targets);
   ASSERT_TRUE(listener.ok()) << listener.status().to_string();
   one.when_messages = two.when_messages = echo;
   for (int i = 0; i < 6; ++i) {

@@ -1,3 +1,4 @@
+// Reads the TOML file by toml++ and passes each key to CLI11, which merges it with the command line.
 #include "common/program/config_file.h"
 
 #include <algorithm>

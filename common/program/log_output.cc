@@ -1,3 +1,4 @@
+// The log sink of a server program, by an asynchronous logger of spdlog.
 #include "common/program/log_output.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// The units of sizes and durations, the kinds of options, and the three forms in which all options are printed.
 #include "common/program/options.h"
 
 #include <algorithm>
@@ -60,6 +61,7 @@ Result<uint64_t> parse_with_unit(std::string_view text, std::span<const Unit> un
   }
   const auto found =
       std::find_if(units.begin(), units.end(), [&](const Unit& u) { return same_letters(u.name, unit); });
+  // The division detects a product above 64 bits before it is computed.
   if (found == units.end() || number > UINT64_MAX / found->factor) return not_expected(what, text);
   return number * found->factor;
 }
@@ -81,6 +83,7 @@ Result<uint64_t> parse_in_range(std::string_view text, UnsignedRange range, Resu
 /// Writes `value` in the largest unit that divides it. `smallest` is the unit of a number that none divides.
 std::string with_unit(uint64_t value, std::span<const Unit> units, std::string_view smallest) {
   for (const Unit& unit : units) {
+    // 0 is divisible by every unit, so it is printed in the smallest one.
     if (unit.factor > 1 && value != 0 && value % unit.factor == 0) {
       return std::to_string(value / unit.factor) + std::string(unit.name);
     }
@@ -118,10 +121,10 @@ std::string number_text(double value) {
 /// The value as a literal, which is valid in TOML and in JSON.
 std::string literal(const OptionValue& value) {
   struct Printer {
-    std::string operator()(bool given) const { return given ? "true" : "false"; }
-    std::string operator()(uint64_t given) const { return std::to_string(given); }
-    std::string operator()(double given) const { return number_text(given); }
-    std::string operator()(const std::string& given) const { return quoted(given); }
+    std::string operator()(bool shown) const { return shown ? "true" : "false"; }
+    std::string operator()(uint64_t shown) const { return std::to_string(shown); }
+    std::string operator()(double shown) const { return number_text(shown); }
+    std::string operator()(const std::string& shown) const { return quoted(shown); }
   };
   return std::visit(Printer(), value);
 }
@@ -151,8 +154,8 @@ Result<uint64_t> parse_duration(std::string_view text, UnsignedRange ns) {
 void OptionSet::text(std::string name, std::string& value, std::string help) {
   Option option{std::move(name), std::move(help), "text"};
   option.takes_text = true;
-  option.set = [&value](std::string_view given) {
-    value = given;
+  option.set = [&value](std::string_view argument) {
+    value = argument;
     return ok_status();
   };
   option.show = [&value]() -> OptionValue { return value; };
@@ -163,9 +166,9 @@ void OptionSet::text(std::string name, std::string& value, std::string help) {
 void OptionSet::flag(std::string name, bool& value, std::string help) {
   Option option{std::move(name), std::move(help), "true or false"};
   option.is_flag = true;
-  option.set = [&value](std::string_view given) -> Status {
-    if (given != "true" && given != "false") return not_expected("true or false", given);
-    value = given == "true";
+  option.set = [&value](std::string_view argument) -> Status {
+    if (argument != "true" && argument != "false") return not_expected("true or false", argument);
+    value = argument == "true";
     return ok_status();
   };
   option.show = [&value]() -> OptionValue { return value; };
@@ -176,8 +179,8 @@ void OptionSet::fraction(std::string name, double& value, std::string help) {
   constexpr DecimalRange kShares{0, 1};
   Option option{std::move(name), std::move(help), describe(kShares)};
   option.takes_number = true;
-  option.set = [&value, kShares](std::string_view given) -> Status {
-    LOAM_ASSIGN_OR_RETURN(value, parse_decimal(given, kShares));
+  option.set = [&value, kShares](std::string_view argument) -> Status {
+    LOAM_ASSIGN_OR_RETURN(value, parse_decimal(argument, kShares));
     return ok_status();
   };
   option.show = [&value]() -> OptionValue { return value; };
@@ -187,8 +190,8 @@ void OptionSet::fraction(std::string name, double& value, std::string help) {
 void OptionSet::size(std::string name, uint64_t& bytes, std::string help, UnsignedRange range) {
   Option option{std::move(name), std::move(help), describe_sizes(range)};
   option.takes_number = option.takes_text = true;
-  option.set = [&bytes, range](std::string_view given) -> Status {
-    LOAM_ASSIGN_OR_RETURN(bytes, parse_size(given, range));
+  option.set = [&bytes, range](std::string_view argument) -> Status {
+    LOAM_ASSIGN_OR_RETURN(bytes, parse_size(argument, range));
     return ok_status();
   };
   option.show = [&bytes]() -> OptionValue { return size_text(bytes); };
@@ -198,8 +201,8 @@ void OptionSet::size(std::string name, uint64_t& bytes, std::string help, Unsign
 void OptionSet::duration(std::string name, uint64_t& ns, std::string help, UnsignedRange range) {
   Option option{std::move(name), std::move(help), describe_durations(range)};
   option.takes_text = true;
-  option.set = [&ns, range](std::string_view given) -> Status {
-    LOAM_ASSIGN_OR_RETURN(ns, parse_duration(given, range));
+  option.set = [&ns, range](std::string_view argument) -> Status {
+    LOAM_ASSIGN_OR_RETURN(ns, parse_duration(argument, range));
     return ok_status();
   };
   option.show = [&ns]() -> OptionValue { return duration_text(ns); };
@@ -210,8 +213,8 @@ void OptionSet::add_number(std::string name, std::string help, UnsignedRange ran
                            std::function<void(uint64_t)> assign, std::function<uint64_t()> read) {
   Option option{std::move(name), std::move(help), describe(range)};
   option.takes_number = true;
-  option.set = [range, assign = std::move(assign)](std::string_view given) -> Status {
-    LOAM_ASSIGN_OR_RETURN(const uint64_t number, parse_unsigned(given, range));
+  option.set = [range, assign = std::move(assign)](std::string_view argument) -> Status {
+    LOAM_ASSIGN_OR_RETURN(const uint64_t number, parse_unsigned(argument, range));
     assign(number);
     return ok_status();
   };
@@ -224,9 +227,10 @@ void OptionSet::choice(std::string name, size_t& value, std::vector<std::string>
   for (size_t i = 0; i < choices.size(); ++i) what += (i == 0 ? " " : ", ") + choices[i];
   Option option{std::move(name), std::move(help), what};
   option.takes_text = true;
-  option.set = [&value, choices, what](std::string_view given) -> Status {
-    const auto found = std::find(choices.begin(), choices.end(), given);
-    if (found == choices.end()) return not_expected(what, given);
+  // The function owns a copy of the choices, because it lives as long as the option.
+  option.set = [&value, choices, what](std::string_view argument) -> Status {
+    const auto found = std::find(choices.begin(), choices.end(), argument);
+    if (found == choices.end()) return not_expected(what, argument);
     value = static_cast<size_t>(found - choices.begin());
     return ok_status();
   };

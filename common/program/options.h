@@ -58,7 +58,7 @@ class OptionSet {
   void number(std::string name, T& value, std::string help, UnsignedRange range = {}) {
     range.max = std::min<uint64_t>(range.max, std::numeric_limits<T>::max());
     add_number(
-        std::move(name), std::move(help), range, [&value](uint64_t given) { value = static_cast<T>(given); },
+        std::move(name), std::move(help), range, [&value](uint64_t number) { value = static_cast<T>(number); },
         [&value] { return uint64_t{value}; });
   }
   /// Declares an option of one of the texts in `choices`. The variable is the index of the chosen text.
@@ -86,7 +86,8 @@ class OptionSet {
 /// Reads a number of bytes: "64MiB" is 67108864. The unit may be missing. Letters of either case. kInvalidArgument: the
 /// text has another form, or the number is larger than 64 bits.
 Result<uint64_t> parse_size(std::string_view text);
-/// Reads a duration as nanoseconds: "10ms" is 10000000. Only 0 may lack the unit. kInvalidArgument as parse_size().
+/// Reads a duration as nanoseconds: "10ms" is 10000000. Only 0 may lack the unit. Errors are those of
+/// parse_size().
 Result<uint64_t> parse_duration(std::string_view text);
 /// Reads a number of bytes within a range. kInvalidArgument also if the number is out of range, which the message
 /// names.

@@ -20,7 +20,7 @@ namespace loam::program {
 namespace {
 
 /// Interval in which the program logs the numbers of suppressed lines, if no other line triggers the report.
-constexpr std::chrono::seconds kLeftOutPeriod{10};
+constexpr std::chrono::seconds kSuppressedReportPeriod{10};
 
 constexpr const char* kFooter =
     "A configuration file is in TOML. The keys are the long names of the options. In a section, the key is the rest of "
@@ -30,7 +30,6 @@ constexpr const char* kFooter =
     "3 could not continue: replaced or fenced, or its durable file failed. A second signal ends the program at once.";
 
 /// Adds an option of the set to CLI11, with the present value of its variable as the default.
-
 void declare(CLI::App& app, const Option& option) {
   const auto set = [&option](const std::string& text) {
     const Status status = option.set(text);
@@ -70,7 +69,7 @@ struct Program::Mode {
 Program::Program(std::string name, std::string description)
     : name_(std::move(name)), description_(std::move(description)) {}
 
-int Program::run(int argc, const char* const* argv, const ServiceFactory& work) {
+int Program::run(int argc, const char* const* argv, const ServiceFactory& factory) {
   StandardStreams streams;
   // Declares all options: those of the program, which also stand in the configuration file, and those of the command
   // line alone.
@@ -104,7 +103,7 @@ int Program::run(int argc, const char* const* argv, const ServiceFactory& work) 
   } catch (const CLI::ParseError& error) {
     return printed(app.exit(error) == 0 ? ExitCode::kStopped : ExitCode::kBadOption);
   }
-  if (const Status status = work.check(); !status.ok()) {
+  if (const Status status = factory.check(); !status.ok()) {
     std::cerr << status.message() << std::endl;
     return static_cast<int>(ExitCode::kBadOption);
   }
@@ -113,10 +112,10 @@ int Program::run(int argc, const char* const* argv, const ServiceFactory& work) 
     std::cout << (mode.check && !mode.print ? "ok\n" : mode.json ? options_.to_json() : options_.to_toml());
     return printed(ExitCode::kStopped);
   }
-  return static_cast<int>(run_service(work));
+  return static_cast<int>(run_service(factory));
 }
 
-ExitCode Program::run_service(const ServiceFactory& work) {
+ExitCode Program::run_service(const ServiceFactory& factory) {
   if (const Status status = ensure_descriptors(kServerDescriptors); !status.ok()) {
     std::cerr << name_ << ": could not start: " << status.message() << std::endl;
     return ExitCode::kFailed;
@@ -128,7 +127,7 @@ ExitCode Program::run_service(const ServiceFactory& work) {
   }
   // Start: until set_serving(), a stop signal ends the process at once.
   log_info(name_ + " " LOAM_VERSION ": " + options_.to_line());
-  auto service = work.start([&signals](const Status& why) { signals.fail(why); });
+  auto service = factory.start([&signals](const Status& why) { signals.fail(why); });
   ExitCode code = ExitCode::kStopped;
   if (!service.ok()) {
     log_error("could not start: " + service.status().to_string());
@@ -137,7 +136,7 @@ ExitCode Program::run_service(const ServiceFactory& work) {
     // Service: this thread waits for a signal or a call of `lost`; the server runs in its own threads.
     signals.set_serving();
     log_info((*service)->describe());
-    const Status why = signals.wait(kLeftOutPeriod, [] { log_suppressed(false); });
+    const Status why = signals.wait(kSuppressedReportPeriod, [] { log_suppressed(false); });
     if (!why.ok()) {
       log_error("ending: " + why.to_string());
       code = ExitCode::kCannotContinue;

@@ -51,12 +51,12 @@ class Program {
   OptionSet& options() { return options_; }
 
   /// Runs the program to its end. Returns its exit code, an ExitCode.
-  int run(int argc, const char* const* argv, const ServiceFactory& work);
+  int run(int argc, const char* const* argv, const ServiceFactory& factory);
 
  private:
   struct Mode;
 
-  ExitCode run_service(const ServiceFactory& work);
+  ExitCode run_service(const ServiceFactory& factory);
 
   const std::string name_;
   const std::string description_;

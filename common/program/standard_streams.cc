@@ -70,15 +70,15 @@ class StandardStreams::Buffer final : public std::streambuf {
   }
 
   std::streamsize xsputn(const char* text, std::streamsize size) override {
-    const std::string_view given(text, static_cast<size_t>(size));
-    if (given.size() > static_cast<size_t>(epptr() - pptr()) && sync() != 0) return 0;
+    const std::string_view output(text, static_cast<size_t>(size));
+    if (output.size() > static_cast<size_t>(epptr() - pptr()) && sync() != 0) return 0;
     // A text larger than the buffer is written directly. Any other fits, after the buffer was written.
-    if (given.size() > waiting_.size()) {
-      write_all(given);
+    if (output.size() > waiting_.size()) {
+      write_all(output);
     } else {
-      std::memcpy(pptr(), given.data(), given.size());
-      pbump(static_cast<int>(given.size()));
-      if (whole_lines_ && given.find('\n') != std::string_view::npos) sync();
+      std::memcpy(pptr(), output.data(), output.size());
+      pbump(static_cast<int>(output.size()));
+      if (whole_lines_ && output.find('\n') != std::string_view::npos) sync();
     }
     return error_ == 0 ? size : 0;
   }

@@ -1,3 +1,4 @@
+// Receives the signals in a thread of its own and passes them to the thread in wait().
 #include "common/program/stop_signals.h"
 
 #include <array>

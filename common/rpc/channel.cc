@@ -1,3 +1,6 @@
+// The connections of a channel, its startup message, the dispatch of replies, and deadlines. request_window.cc decides
+// which request is sent next, and which requests are repeated on another connection.
+
 #include "common/rpc/channel.h"
 
 #include <algorithm>
@@ -63,12 +66,14 @@ void Channel::connect() {
   const auto connection =
       address.ok() ? transport_.connect(*address, *this) : Result<net::Connection*>(address.status());
   if (!connection.ok()) {
-    fails_all_ = options_.fail_on_disconnect;
-    if (fails_all_) earliest_deadline_ns_ = 0;
+    // A request fails in the next expire(), because its callback must not come from inside request().
+    fail_all_pending_ = options_.fail_on_disconnect;
+    if (fail_all_pending_) earliest_deadline_ns_ = 0;
     return handle_disconnect(connection.status());
   }
   connection_ = *connection;
   ++connections_;
+  // The startup message leaves first. Requests of kind kResend follow without waiting for its reply.
   if (options_.startup_message) {
     Buffer message = window_.acquire_buffer();
     options_.startup_message(message);
@@ -79,6 +84,7 @@ void Channel::connect() {
 }
 
 bool Channel::send_one_way_messages() {
+  // A message about a request must not overtake the request, because the server would not know it yet.
   while (!one_way_messages_.empty() && window_.may_have_arrived(one_way_messages_.front().sequence)) {
     if (connection_->send(one_way_messages_.front().bytes).code() == StatusCode::kOverloaded) return false;
     one_way_messages_.pop_front();
@@ -90,7 +96,7 @@ void Channel::send_pending() {
   if (blocked_ || connection_ == nullptr) return;
   while (RequestWindow::Request* request = window_.next_to_send()) {
     // The server drops all requests behind a startup message that it refuses. Requests that are not repeated wait for
-    // its answer; the others need not, which saves a round trip.
+    // its reply; the others need not, which saves a round trip.
     if (request->kind != RequestWindow::Kind::kResend && !startup_done_) break;
     const Status status = connection_->send(request->bytes);
     if (status.ok()) {
@@ -133,7 +139,7 @@ void Channel::on_messages(net::Connection&, std::span<const Bytes> messages) {
     if (Status status = dispatch(message); !status.ok()) return reject(status);
     if (connection_ == nullptr || !closed_.ok()) return;  // the callback has ended the connection or the channel
   }
-  send_pending();  // answers may have moved the window
+  send_pending();  // replies may have moved the window
 }
 
 Status Channel::handle_startup_reply(wire::Opcode opcode, ByteReader& body) {
@@ -165,14 +171,15 @@ Status Channel::dispatch(Bytes message) {
   if (found == nullptr) return ok_status();  // cancelled, or its deadline has passed
   ResponseHandler* const caller = found->caller;
   const uint64_t token = found->token;
-  // A request that is no stream ends with its first answer, also if the server says that more follow.
+  // A request ends before the callback of its last reply, which may send others. `found` is invalid from then on.
+  // A request that is no stream ends with its first reply, also if the server says that more follow.
   const bool more = wire::more_follow(envelope.opcode) && found->kind == RequestWindow::Kind::kStream;
   if (!more) window_.finish(envelope.sequence);
   if (envelope.opcode == wire::Opcode::kError) return refused(envelope.sequence, *caller, token, reader);
   Status valid = caller->on_reply(token, envelope.opcode, reader);
   if (valid.ok()) failures_ = 0;
   if (valid.ok() && options_.on_answer) options_.on_answer();
-  // If more answers follow, the request is still open. It fails when reject() closes the connection.
+  // If more replies follow, the request is still open. It fails when reject() closes the connection.
   if (!valid.ok() && !more) caller->on_failure(token, valid, ExecutionStatus::kUnknown);
   return valid;
 }
@@ -202,19 +209,26 @@ void Channel::reject(const Status& status) {
 void Channel::handle_disconnect(const Status& status) {
   last_error_ = {status.ok() ? StatusCode::kUnavailable : status.code(),
                  options_.name + ": " + std::string(status.ok() ? "the connection was closed" : status.message())};
+  // Only a reply to a request resets failures_. So the pauses also grow for a server that accepts connections and
+  // then ends them.
   retry_at_ns_ = now_ns_() + std::min(kMaxReconnectNs, kFirstReconnectNs << std::min(failures_, 20u));
   ++failures_;
 }
 
 void Channel::on_closed(net::Connection&, const Status& status) {
+  // Step 1: reset the state of the connection, so that the callbacks below may send requests. These wait for the next
+  // connection, which expire() makes after the pause.
   const bool established = connected_;
   connection_ = nullptr;
   connected_ = startup_done_ = blocked_ = false;
   one_way_messages_.clear();
   handle_disconnect(status);
+  // Step 2: decide which requests the loss has ended. The list is local, because a callback may call expire(), which
+  // uses ended_.
   std::vector<RequestWindow::FailedRequest> ended;
   window_.restart(established, ended);
   if (options_.fail_on_disconnect) static_cast<void>(window_.expire(UINT64_MAX, ended));
+  // Step 3: report them, and then the loss itself.
   const Status loss(StatusCode::kUnavailable, std::string(last_error_.message()));
   for (const auto& request : ended) {
     if (request.caller != nullptr)
@@ -227,6 +241,7 @@ void Channel::on_closed(net::Connection&, const Status& status) {
 Status Channel::timeout_status(const RequestWindow::FailedRequest& ended) const {
   if (!closed_.ok()) return closed_;
   if (ended.too_large) return {StatusCode::kInvalidArgument, options_.name + " does not take a message of that size"};
+  // Without a connection, the reason is why the server cannot be reached, which says more than a time-out.
   const std::string why = last_error_.ok() || connected_ ? "" : "; " + std::string(last_error_.message());
   if (!connected_ || ended.executed == ExecutionStatus::kNotSent)
     return {StatusCode::kUnavailable, options_.name + " could not be reached in time" + why};
@@ -245,7 +260,7 @@ void Channel::expire(uint64_t now_ns) {
     std::vector<RequestWindow::FailedRequest> ended = std::move(ended_);
     ended.clear();
     earliest_deadline_ns_ = kNoDeadline;  // the callbacks below may send requests, which lower it again
-    const bool all = std::exchange(fails_all_, false) || !closed_.ok();
+    const bool all = std::exchange(fail_all_pending_, false) || !closed_.ok();
     const uint64_t left_ns = window_.expire(all ? UINT64_MAX : now_ns, ended);
     earliest_deadline_ns_ = std::min(earliest_deadline_ns_, left_ns);
     for (const auto& request : ended) {

@@ -1,4 +1,4 @@
-// A channel to one server: sends requests and passes the answers to their callers.
+// A channel to one server: sends requests and passes the replies to their callers.
 #pragma once
 
 #include <algorithm>
@@ -33,18 +33,18 @@ inline constexpr uint64_t kMaxReconnectNs = 500'000'000;
 /// answered, has failed, or is cancelled. Threads: the channel's.
 class ResponseHandler {
  public:
-  /// An answer other than kError has arrived; wire::more_follow() tells whether others follow. The bytes are valid
-  /// until the call returns. If the handler returns an error, the answer is invalid: the channel closes the
+  /// A reply other than kError has arrived; wire::more_follow() tells whether others follow. The bytes are valid
+  /// until the call returns. If the handler returns an error, the reply is invalid: the channel closes the
   /// connection and calls on_failure() with kUnknown.
   virtual Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) = 0;
-  /// A request has ended without an answer. `executed` is never kExecuted.
+  /// A request has ended without a reply. `executed` is never kExecuted.
   virtual void on_failure(uint64_t token, const Status& status, ExecutionStatus executed) = 0;
 
  protected:
   ~ResponseHandler() = default;
 };
 
-/// The error that ResponseHandler::on_reply() returns for an answer of an unexpected type.
+/// The error that ResponseHandler::on_reply() returns for a reply of an unexpected type.
 Status unexpected_reply(wire::Opcode opcode);
 
 /// How a channel treats a message when its connection is lost. By default it repeats the message with its sequence,
@@ -54,7 +54,7 @@ template <wire::Message M>
 inline constexpr RequestWindow::Kind kRequestKind = RequestWindow::Kind::kResend;
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::Scan> = RequestWindow::Kind::kStream;
-// A storage node that hangs delays the answers to these, so they must not keep the window of the begins from
+// A storage node that hangs delays the replies to these, so they must not keep the window of the begins from
 // advancing. Their callers repeat them.
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::GetCatalog> = RequestWindow::Kind::kAtMostOnce;
@@ -92,16 +92,16 @@ class Channel final : private net::Handler {
     /// kUnavailable, kOverloaded, kTimeout or kMalformed, the channel tries again on another connection; any other
     /// error ends the channel. Empty: there is no such message.
     std::function<void(Buffer& out)> startup_message;
-    /// Receives the answer to the startup message, unless it is an error. A returned error closes the connection.
+    /// Receives the reply to the startup message, unless it is an error. A returned error closes the connection.
     std::function<Status(wire::Opcode opcode, ByteReader& body)> on_startup_reply;
     /// Called when a connection is lost. `refused`: the server refused the startup message, and the channel tries
     /// again.
     std::function<void(const Status&, bool refused)> on_disconnect;
     /// Called when the server has rejected the startup message finally, which ends the channel.
     std::function<void(const Status&)> on_rejected;
-    /// Called for every answer that is no error, after its caller.
+    /// Called for every reply that is no error, after its response handler.
     std::function<void()> on_answer;
-    /// Called for every answer that is an error as a whole, after its caller.
+    /// Called for every reply that is an error as a whole, after its response handler.
     std::function<void(const wire::Error&)> on_error;
   };
 
@@ -138,7 +138,7 @@ class Channel final : private net::Handler {
     window_.release_buffer(std::move(bytes));
     return sent;
   }
-  /// Sends a message that has no answer. If there is no connection, or the connection is lost, no error is reported.
+  /// Sends a message that has no reply. If there is no connection, or the connection is lost, no error is reported.
   template <wire::Message M>
   void send_one_way(const M& message) {
     if (connection_ == nullptr || !ready().ok()) return;
@@ -146,7 +146,7 @@ class Channel final : private net::Handler {
     wire::encode_message(message, window_.next(), bytes);
     static_cast<void>(add(RequestWindow::Kind::kOneWay, nullptr, 0, kNoDeadline, std::move(bytes)));
   }
-  /// Sends a message without an answer that has the sequence of an open request, such as ScanCredit. It leaves after
+  /// Sends a message without a reply that has the sequence of an open request, such as ScanCredit. It leaves after
   /// this request.
   template <wire::Message M>
   void send_one_way_for(uint64_t sequence, const M& message) {
@@ -218,7 +218,7 @@ class Channel final : private net::Handler {
   bool send_one_way_messages();
   Status dispatch(Bytes message);
   Status handle_startup_reply(wire::Opcode opcode, ByteReader& body);
-  /// Handles kError as the answer to request `sequence`.
+  /// Handles kError as the reply to request `sequence`.
   Status refused(uint64_t sequence, ResponseHandler& caller, uint64_t token, ByteReader& body);
   void handle_disconnect(const Status& status);
   Status timeout_status(const RequestWindow::FailedRequest& ended) const;
@@ -227,16 +227,16 @@ class Channel final : private net::Handler {
   const Options options_;
   const std::function<uint64_t()> now_ns_;
   net::Connection* connection_ = nullptr;
-  bool connected_ = false;     // the handshake is complete
-  bool startup_done_ = false;  // the server has also accepted the startup message
-  bool blocked_ = false;       // the connection accepts no message before on_writable()
-  bool refused_ = false;       // the server has refused the startup message for now, and the connection is ending
-  bool fails_all_ = false;     // the next expire() fails all open requests: Options::fail_on_disconnect
-  Status closed_;              // not ok: the channel has ended
+  bool connected_ = false;         // the handshake is complete
+  bool startup_done_ = false;      // the server has also accepted the startup message
+  bool blocked_ = false;           // the connection accepts no message before on_writable()
+  bool refused_ = false;           // the server has refused the startup message for now, and the connection is ending
+  bool fail_all_pending_ = false;  // the next expire() fails all open requests: Options::fail_on_disconnect
+  Status closed_;                  // not ok: the channel has ended
   Status last_error_;
   uint64_t retry_at_ns_ = 0;  // no attempt to connect before this
   uint64_t connections_ = 0;  // connections made so far
-  uint32_t failures_ = 0;     // consecutive connections without an answer
+  uint32_t failures_ = 0;     // consecutive connections without a reply
   uint64_t resent_ = 0;
   RequestWindow window_;
   std::deque<OneWayMessage> one_way_messages_;
@@ -280,7 +280,7 @@ class Call final : private ResponseHandler {
   }
   /// Whether the request was executed. After wait().
   ExecutionStatus executed() const { return executed_; }
-  /// The answer. After a wait() that returned ok.
+  /// The reply. After a wait() that returned ok.
   Reply& reply() { return reply_; }
 
  private:
@@ -320,14 +320,14 @@ class Call final : private ResponseHandler {
   Reply reply_;
 };
 
-/// Sends a request and suspends the fiber until its answer. For callers to whom it does not matter whether a failed
+/// Sends a request and suspends the fiber until its reply. For callers to whom it does not matter whether a failed
 /// request was executed.
 template <wire::Message Reply, wire::Message M>
 Result<Reply> call(Channel& channel, const M& message, uint64_t deadline_ns) {
-  Call<Reply> made;
-  made.send(channel, message, deadline_ns);
-  LOAM_RETURN_IF_ERROR(made.wait());
-  return std::move(made.reply());
+  Call<Reply> call;
+  call.send(channel, message, deadline_ns);
+  LOAM_RETURN_IF_ERROR(call.wait());
+  return std::move(call.reply());
 }
 
 }  // namespace loam::rpc

@@ -126,7 +126,7 @@ class ChannelTest : public ::testing::Test {
     channel_->expire(now_ns_);
   }
   template <wire::Message M = wire::Ping>
-  void ask(uint64_t token, const M& message = {}, uint64_t timeout_ns = kNoDeadline) {
+  void request(uint64_t token, const M& message = {}, uint64_t timeout_ns = kNoDeadline) {
     const uint64_t deadline_ns = timeout_ns == kNoDeadline ? kNoDeadline : now_ns_ + timeout_ns;
     ASSERT_TRUE(channel_->request(message, &outcomes_, token, deadline_ns).ok());
   }
@@ -152,7 +152,7 @@ using Outcome = Outcomes::Outcome;
 
 TEST_F(ChannelTest, AnAnsweredRequestWasExecuted) {
   server_.script = [&](auto& connection, const auto& envelope) { Server::answer(connection, envelope, wire::Pong{}); };
-  ask(1);
+  request(1);
   run(1);
   EXPECT_EQ(outcomes_.of(1), Outcome());
 }
@@ -161,7 +161,7 @@ TEST_F(ChannelTest, ARefusedRequestHasNoEffect) {
   server_.script = [&](auto& connection, const auto& envelope) {
     Server::refuse(connection, envelope, StatusCode::kOverloaded);
   };
-  ask(1);
+  request(1);
   run(1);
   EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kRefused, StatusCode::kOverloaded}));
 }
@@ -170,7 +170,7 @@ TEST_F(ChannelTest, ARequestOutsideOfTheReplyWindowIsUnknown) {
   server_.script = [&](auto& connection, const auto& envelope) {
     Server::refuse(connection, envelope, StatusCode::kUnknownOutcome);
   };
-  ask(1);
+  request(1);
   run(1);
   EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kUnknownOutcome}));
 }
@@ -180,7 +180,7 @@ TEST_F(ChannelTest, ARepeatedRequestIsExecutedOnceItIsAnswered) {
     if (server_.connections == 1) return server_.hang_up(connection);
     Server::answer(connection, envelope, wire::Pong{});
   };
-  ask(1);
+  request(1);
   run(1);
   EXPECT_EQ(outcomes_.of(1), Outcome());
   EXPECT_EQ(server_.received, 2);
@@ -193,10 +193,10 @@ TEST_F(ChannelTest, AFencedRequestIsUnknownIfItWasSentOverAnEarlierConnection) {
     if (server_.connections == 1) return server_.hang_up(connection);
     Server::refuse(connection, envelope, StatusCode::kFenced);
   };
-  ask(1);
+  request(1);
   run(1);
   EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kFenced}));
-  ask(2);
+  request(2);
   run(2);
   EXPECT_EQ(outcomes_.of(2), (Outcome{ExecutionStatus::kRefused, StatusCode::kFenced}))
       << "this request was never sent over an earlier connection";
@@ -205,38 +205,38 @@ TEST_F(ChannelTest, AFencedRequestIsUnknownIfItWasSentOverAnEarlierConnection) {
 TEST_F(ChannelTest, WithoutAConnectionARequestIsNotSent) {
   const std::string free_address = Server().address();  // the server is destroyed, so no process listens at its port
   connect(free_address);
-  ask(1, wire::Ping{}, 20 * kRoundNs);
+  request(1, wire::Ping{}, 20 * kRoundNs);
   run(1);
   EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kNotSent, StatusCode::kUnavailable}));
 }
 
-TEST_F(ChannelTest, ARequestWithoutAnAnswerInTimeIsUnknown) {
-  ask(1);
+TEST_F(ChannelTest, ARequestWithoutAReplyInTimeIsUnknown) {
+  request(1);
   ASSERT_TRUE(eventually([&] {
     round();
     return server_.received == 1;
   }));
-  ask(2, wire::Ping{}, 20 * kRoundNs);
+  request(2, wire::Ping{}, 20 * kRoundNs);
   run(1);
   EXPECT_EQ(outcomes_.of(2), (Outcome{ExecutionStatus::kUnknown, StatusCode::kTimeout}));
 }
 
 TEST_F(ChannelTest, AtMostOnceRequestsAreUnknownWhenTheirConnectionIsLost) {
   server_.script = [&](auto& connection, const auto&) { server_.hang_up(connection); };
-  ask(1, wire::GetCatalog{});
+  request(1, wire::GetCatalog{});
   run(1);
   EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kUnavailable}));
 }
 
-TEST_F(ChannelTest, AMalformedAnswerIsUnknownAndEndsTheConnection) {
+TEST_F(ChannelTest, AMalformedReplyIsUnknownAndEndsTheConnection) {
   server_.script = [&](auto& connection, const auto& envelope) {
     if (server_.connections > 1) return Server::answer(connection, envelope, wire::Pong{});
     Server::answer(connection, envelope, wire::CloseSessionReply{});
   };
-  ask(1);
+  request(1);
   run(1);
   EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kMalformed}));
-  ask(2);
+  request(2);
   run(2);
   EXPECT_EQ(outcomes_.of(2), Outcome());
   EXPECT_EQ(server_.connections, 2);
@@ -246,18 +246,18 @@ TEST_F(ChannelTest, AnErrorWithoutACodeIsUnknownAndEndsTheConnection) {
   server_.script = [&](auto& connection, const auto& envelope) {
     Server::answer(connection, envelope, wire::Error{ok_status(), 0});
   };
-  ask(1);
+  request(1);
   run(1);
   EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kMalformed}));
 }
 
 TEST_F(ChannelTest, CloseReportsWhichRequestsWereSent) {
-  ask(1);
+  request(1);
   ASSERT_TRUE(eventually([&] {
     round();
     return server_.received == 1;
   }));
-  ask(2);  // leaves with the next round
+  request(2);  // leaves with the next round
   channel_->close({StatusCode::kCancelled, "closed"});
   run(2);
   EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kCancelled}));
@@ -271,7 +271,7 @@ TEST_F(ChannelTest, CancelledRequestsReportNothing) {
   const auto sequence = channel_->request(wire::Ping{}, &outcomes_, 1, kNoDeadline);
   ASSERT_TRUE(sequence.ok());
   channel_->cancel(*sequence);
-  ask(2);
+  request(2);
   run(1);
   EXPECT_EQ(outcomes_.count(), 1u);
   EXPECT_EQ(outcomes_.of(2), Outcome());

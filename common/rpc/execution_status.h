@@ -7,12 +7,12 @@
 namespace loam::rpc {
 
 /// Whether a request has taken effect, as far as the client knows at the end of the call. A caller decides by this
-/// alone whether to repeat the request; the Status only gives the reason of a failure.
+/// alone whether to repeat the request. The Status only gives the reason of a failure.
 enum class ExecutionStatus : uint8_t {
   kNotSent,   ///< the request has not reached the server and never will; it has no effect
   kRefused,   ///< the server has refused the request as a whole; it has no effect, now or later
   kExecuted,  ///< the server has executed and answered the request
-  kUnknown,   ///< the request may have been executed, or may be executed later; its answer is lost
+  kUnknown,   ///< the request may have been executed, or may be executed later; its reply is lost
 };
 
 /// Whether the request has no effect, now or later. The caller may repeat it as a new request.

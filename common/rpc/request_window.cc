@@ -1,3 +1,6 @@
+// A ring of the open requests, in which the number of a request is its place. Sent requests that are not repeated leave
+// the ring for the table at_most_once_, so that they do not hold back the window.
+
 #include "common/rpc/request_window.h"
 
 #include <algorithm>
@@ -27,6 +30,7 @@ void RequestWindow::release_buffer(Buffer bytes) {
 
 void RequestWindow::grow() {
   std::vector<Request> larger(ring_.empty() ? kFirstRing : ring_.size() * 2);
+  // The size doubles, so the ring allocates only until it has the size of the largest number of open requests.
   for (uint64_t sequence = first_; sequence < next_; ++sequence) {
     larger[sequence & (larger.size() - 1)] = std::move(at(sequence));
   }
@@ -56,6 +60,8 @@ RequestWindow::Request* RequestWindow::next_to_send() {
   for (; sent_ + 1 < next_; ++sent_) {
     Request& request = at(sent_ + 1);
     if (!request.open || request.too_large) continue;
+    // The server remembers `window_` requests. One more would take the slot of the oldest unanswered request, and the
+    // server could not recognize its repetition (R3, idempotent requests within a session).
     return sent_ + 1 - first_ < window_ ? &request : nullptr;
   }
   return nullptr;
@@ -87,6 +93,7 @@ const RequestWindow::Request* RequestWindow::find(uint64_t sequence) const {
 
 void RequestWindow::finish(uint64_t sequence) {
   if (sequence >= first_ && sequence < next_ && at(sequence).open) {
+    // mark_sent() has subtracted the bytes of a sent request.
     if (sequence > sent_) unsent_bytes_ -= at(sequence).bytes.size();
     return close(sequence);
   }
@@ -114,6 +121,7 @@ RequestWindow::FailedRequest RequestWindow::ended(uint64_t sequence, const Reque
 }
 
 void RequestWindow::mark_too_large() {
+  // The request counts as sent, so that it does not keep the others from being sent.
   Request& request = at(++sent_);
   unsent_bytes_ -= request.bytes.size();
   request.bytes = {};
@@ -123,11 +131,13 @@ void RequestWindow::mark_too_large() {
 void RequestWindow::restart(bool established, std::vector<FailedRequest>& ended_requests) {
   // Without a handshake the server has received nothing, so its requests still count as not sent.
   if (established) delivered_ = std::max(delivered_, sent_);
+  // Requests that are sent at most once end. Only one that was sent on an established connection may have an effect.
   for (const auto& [sequence, request] : at_most_once_) {
     ended_requests.push_back({sequence, request.caller, request.token, false,
                               sent_before(sequence) ? ExecutionStatus::kUnknown : ExecutionStatus::kNotSent});
   }
   at_most_once_.clear();
+  // Requests of kind kResend wait again with their old numbers and bytes, so that the server recognizes a repetition.
   unsent_bytes_ = 0;
   for (uint64_t sequence = first_; sequence < next_; ++sequence) {
     if (at(sequence).open && at(sequence).kind == Kind::kOneWay) {
@@ -140,6 +150,7 @@ void RequestWindow::restart(bool established, std::vector<FailedRequest>& ended_
 }
 
 uint64_t RequestWindow::expire(uint64_t now_ns, std::vector<FailedRequest>& ended_requests) {
+  // Visits every open request. Channel::expire() calls it only when the earliest deadline has passed.
   uint64_t earliest_ns = kNoDeadline;
   const uint64_t end = next_;
   for (uint64_t sequence = first_; sequence < end; ++sequence) {

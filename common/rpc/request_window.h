@@ -39,8 +39,8 @@ class RequestWindow {
   enum class Kind : uint8_t {
     kResend,      ///< it is sent again on the next connection
     kAtMostOnce,  ///< once sent, it is not repeated: it fails with its connection, and does not delay the window
-    kStream,      ///< as kAtMostOnce, for several answers; its deadline counts only until it is sent
-    kOneWay,      ///< it has no answer; if its connection is lost, no error is reported
+    kStream,      ///< as kAtMostOnce, for several replies; its deadline counts only until it is sent
+    kOneWay,      ///< it has no reply; if its connection is lost, no error is reported
   };
   /// An unanswered request.
   struct Request {
@@ -52,7 +52,7 @@ class RequestWindow {
     bool too_large = false;  ///< whether the connection has refused the request because of its size
     Buffer bytes;            ///< the encoded message
   };
-  /// A request that has ended without an answer.
+  /// A request that has ended without a reply.
   struct FailedRequest {
     uint64_t sequence = 0;
     ResponseHandler* caller = nullptr;
@@ -91,7 +91,7 @@ class RequestWindow {
 
   /// The open request with this number, if it was sent on this connection; otherwise null.
   const Request* find(uint64_t sequence) const;
-  /// Ends a request that was answered, or whose caller no longer wants an answer.
+  /// Ends a request that was answered, or whose caller no longer wants a reply.
   void finish(uint64_t sequence);
   /// Notes that the connection never accepts the request of next_to_send(). The request ends in the next expire().
   void mark_too_large();
@@ -100,9 +100,9 @@ class RequestWindow {
   /// Whether the request may have reached the server over an earlier connection.
   bool sent_before(uint64_t sequence) const { return sequence <= delivered_; }
 
-  /// Notes the loss of the connection. Requests of kind kResend will be sent again. Sent requests of the other kinds
-  /// end and are appended to `ended`, except kOneWay. `established` says whether the server may have received
-  /// messages of this connection.
+  /// Notes the loss of the connection. Requests of kind kResend will be sent again. Sent requests of kinds
+  /// kAtMostOnce and kStream end and are appended to `ended`. Requests of kind kOneWay end without a report.
+  /// `established` says whether the server may have received messages of this connection.
   void restart(bool established, std::vector<FailedRequest>& ended);
   /// Ends the requests whose deadline has passed and those that are too large, and appends them to `ended`. Returns
   /// the earliest deadline of the others.

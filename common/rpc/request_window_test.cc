@@ -74,7 +74,7 @@ TEST_F(RequestWindowTest, NoRequestIsSentBeyondTheWindow) {
   for (int i = 0; i < 7; ++i) add();
   EXPECT_EQ(send(), (Numbers{1, 2, 3, 4}));
   window_.finish(3);
-  EXPECT_EQ(send(), (Numbers{})) << "the oldest request has no answer yet";
+  EXPECT_EQ(send(), (Numbers{})) << "the oldest request has no reply yet";
   window_.finish(1);
   EXPECT_EQ(send(), (Numbers{5}));
   window_.finish(2);
@@ -144,7 +144,7 @@ TEST_F(RequestWindowTest, OneWayMessagesAreLostWithTheirConnection) {
   EXPECT_TRUE(window_.empty());
   add(Kind::kOneWay);
   EXPECT_EQ(send(), (Numbers{6}));
-  EXPECT_TRUE(window_.empty()) << "one-way requests have no answer";
+  EXPECT_TRUE(window_.empty()) << "one-way requests have no reply";
 }
 
 TEST_F(RequestWindowTest, ExpiredRequestsReportWhetherTheyMayHaveArrived) {

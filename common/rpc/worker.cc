@@ -1,3 +1,5 @@
+// The thread of a worker: its start, the rounds of poll and hook, calls from other threads, and its end.
+
 #include "common/rpc/worker.h"
 
 #include <algorithm>
@@ -62,6 +64,7 @@ Result<std::unique_ptr<Worker>> Worker::start(const WorkerOptions& options) {
 }
 
 void Worker::run() {
+  // The thread makes transport and scheduler itself, because both belong to the thread that makes them.
   setup_status_ = set_up();
   const bool ready = setup_status_.ok();
   started_.notify();
@@ -96,6 +99,7 @@ void Worker::run_round(uint64_t timeout_ns) {
     transport_->poll(timeout_ns);
     return;
   }
+  // The poll ends at the earlier one of the next deadline of a fiber (`timeout_ns`) and that of the hook.
   const uint64_t deadline_ns = hook_->before_poll();
   if (timeout_ns != 0 && deadline_ns != net::kForever) {
     const uint64_t now_ns = scheduler_->now_ns();
@@ -119,6 +123,8 @@ bool Worker::call(const std::function<void()>& function) {
     function();
     return true;
   }
+  // The capture by reference is safe: this thread waits until the function has run or its guard is destroyed. The guard
+  // shares the call, because notify() may still be running when this thread returns.
   const auto call = std::make_shared<RemoteCall>();
   scheduler_->spawn_remote([end = RemoteCallGuard(call), &function]() mutable { end.run(function); });
   return wait_for(*call);

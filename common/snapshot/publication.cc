@@ -23,6 +23,8 @@ bool Publication::garbage(Version valid_from, Version valid_to) const {
 }
 
 bool Publication::tombstone_garbage(Version valid_from) const {
+  // While a transaction that may write does not see the removal, the tombstone stays, so that its insert conflicts. A
+  // read-only snapshot needs no tombstone. Every young snapshot counts as one of a transaction that may write.
   if (!later.visible(valid_from) || (young_open && valid_from > floor)) return false;
   return std::all_of(old.begin(), old.end(), [&](const OldSnapshot& listed) {
     return !listed.read_write || listed.snapshot.visible(valid_from);
@@ -30,6 +32,7 @@ bool Publication::tombstone_garbage(Version valid_from) const {
 }
 
 Version Publication::seen_by_all() const {
+  // A snapshot that sees all of `later` has at least its base, so only the floor and the listed snapshots are lower.
   Version lowest = young_open ? floor : later.base();
   for (const OldSnapshot& listed : old) lowest = std::min(lowest, listed.snapshot.base());
   return lowest;
@@ -50,6 +53,7 @@ void Publication::encode(ByteWriter& out) const {
   out.put_varint(number);
   later.encode(out);
   out.put<uint8_t>(young_open);
+  // The distance takes fewer bytes than the floor itself, because young snapshots are recent.
   out.put_varint(later.base().value - floor.value);
   out.put_varint(old.size());
   for (const OldSnapshot& listed : old) {
@@ -82,6 +86,7 @@ Result<Publication> Publication::decode(ByteReader& in) {
     p.old.push_back(std::move(listed));
   }
   LOAM_RETURN_IF_ERROR(in.status("publication"));
+  // The rules above rely on the invariants, so bytes that violate them must not become a publication.
   if (const Status status = p.check(); !status.ok()) {
     in.fail();
     return Status(StatusCode::kMalformed, std::string(status.message()));

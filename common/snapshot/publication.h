@@ -13,8 +13,8 @@
 
 namespace loam {
 
-/// Largest number of old snapshots that a publication can list. Before the commit manager exceeds it, it lowers the
-/// floor (it then lists fewer snapshots, and storage nodes keep more versions) or refuses new long-lived snapshots.
+/// Largest number of old snapshots that a publication can list. If more are open, the commit manager lowers
+/// the floor to cover the others, and storage nodes keep more versions.
 inline constexpr size_t kMaxOldSnapshots = 4'096;
 
 /// An open snapshot that a publication lists in full.
@@ -34,7 +34,7 @@ struct OldSnapshot {
 ///
 /// Invariants (check() tests the third; decode() refuses a publication that violates it):
 /// 1. `later` is the snapshot that the commit manager would give out at this moment. Every snapshot that is taken
-///    afterwards sees all its versions and perhaps more.
+///    afterwards sees at least the versions that `later` sees.
 /// 2. Every open snapshot has base ≥ floor (a *young* snapshot; only if young_open), or is listed in `old`, or sees
 ///    all of `later`.
 /// 3. floor ≤ later.base(), and floor == later.base() if !young_open.

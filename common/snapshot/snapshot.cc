@@ -14,6 +14,7 @@ Result<Snapshot> Snapshot::make(Version base, Version high, std::span<const Vers
 
 Status Snapshot::assign(Version base, Version high, std::span<const Version> open) {
   const auto refuse = [](const std::string& why) { return Status(StatusCode::kInvalidArgument, "snapshot: " + why); };
+  // All checks come before the first change, so that an error leaves the snapshot as it was.
   if (base > high) {
     return refuse("base " + std::to_string(base.value) + " is above high " + std::to_string(high.value));
   }
@@ -45,6 +46,8 @@ void Snapshot::make_canonical() {
 }
 
 bool Snapshot::sees_all_of(const Snapshot& other) const {
+  // The first test suffices if the snapshots were taken far apart. `other` sees its own high, so this snapshot must see
+  // that version too.
   if (other.high_ <= base_) return true;
   if (!visible(Version(other.high_))) return false;
   // Each id that is invisible here and not above other.high must be invisible in `other` too. Both lists ascend.
@@ -80,6 +83,7 @@ Status Snapshot::decode(ByteReader& in, Snapshot& reuse) {
   reuse.open_.clear();
   reuse.base_ = in.get_varint();
   const uint64_t span = in.get_varint();
+  // An id takes at least one byte, so get_count() refuses a number that the rest of the message cannot hold.
   const size_t count = in.get_count(1);
   reuse.high_ = reuse.base_ + span;
   bool valid = !in.failed() && reuse.high_ >= reuse.base_ && count <= kMaxOpenIds;
@@ -92,6 +96,7 @@ Status Snapshot::decode(ByteReader& in, Snapshot& reuse) {
     reuse.open_.push_back(Version(previous));
   }
   if (valid) {
+    // The bytes may come from a peer that sends another form of the same set.
     reuse.make_canonical();
     return ok_status();
   }

@@ -23,7 +23,7 @@ inline constexpr size_t kMaxOpenIds = 65'536;
 /// when the snapshot was taken.
 ///
 /// The size of a snapshot depends on the number of open transactions, never on the number of finished ones. While a
-/// transaction stays open for ten million others, it adds four bytes to each snapshot; the bitmap of the thesis adds
+/// transaction stays open for ten million others, it adds four bytes to each snapshot. The bitmap of the thesis adds
 /// a bit for each of the others [Thesis 5.2.4].
 ///
 /// A value type: a copy allocates only if ids are open. Threads: one at a time for changes, any number for reads.

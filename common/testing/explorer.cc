@@ -1,3 +1,5 @@
+// Schedules of virtual threads (virtual_thread.h): run() resumes one thread, step() ends its turn at a scheduling
+// point, choose() names the next one, and explore() repeats this for many schedules.
 #include "common/testing/explorer.h"
 
 #include <algorithm>
@@ -60,7 +62,7 @@ Explorer::Explorer(uint64_t seed, const ExploreOptions& options)
   watch_for_aborts();
   // All random choices come from the seed, so that the seed alone repeats the schedule.
   by_priority_ = options_.policy == Policy::kPriorities || (options_.policy == Policy::kMixed && random_.one_in(2));
-  stay_ = uint64_t{1} << random_.below(4);
+  switch_one_in_ = uint64_t{1} << random_.below(4);
   if (by_priority_) {
     // The algorithm needs the length of the run, which is unknown. A length from earlier runs would make the schedule
     // depend on more than the seed. So each change point lies within the first 2^k points, for a random k from 3 to 11.
@@ -76,7 +78,7 @@ Explorer::~Explorer() {
 }
 
 void Explorer::spawn(const char* name, std::function<void()> body) {
-  LOAM_CHECK(current_ == kNobody, "threads are spawned before run()");
+  LOAM_CHECK(current_ == kNoThread, "threads are spawned before run()");
   LOAM_CHECK(threads_.size() < kMaxThreads, "at most Explorer::kMaxThreads virtual threads");
   auto thread = std::make_unique<Thread>();
   thread->name = name;
@@ -93,6 +95,7 @@ void Explorer::spawn(const char* name, std::function<void()> body) {
 }
 
 void Explorer::run() {
+  // From here on every atomic operation of the simulated Env calls point() of this object.
   LOAM_CHECK(sim_scheduler == nullptr, "one run at a time");
   sim_scheduler = this;
   // The stack of run() resumes one thread after another. A thread that stops has set next_ in step(); for a thread that
@@ -102,13 +105,14 @@ void Explorer::run() {
     current_ = next_;
     VirtualThread& stack = *threads_[current_]->stack;
     stack.resume();
-    current_ = kNobody;
+    current_ = kNoThread;
     if (stack.finished()) {
       --unfinished_;
       next_ = choose(Reason::kEnd);
     }
   }
   sim_scheduler = nullptr;
+  // The threads are paused inside product code and cannot unwind, so their stacks are kept for ever.
   if (livelock_) {
     abandon();
     throw ExplorationAborted(message());
@@ -123,9 +127,10 @@ void Explorer::abandon() {
 }
 
 void Explorer::check(bool condition, std::string_view what) {
+  // The first failure is the one that the schedule explains; later ones are often its effects.
   if (condition || failed()) return;
   failure_ = "explorer: " + std::string(what);
-  if (current_ != kNobody) failure_ += std::string(" (in virtual thread ") + threads_[current_]->name + ")";
+  if (current_ != kNoThread) failure_ += std::string(" (in virtual thread ") + threads_[current_]->name + ")";
   failure_ += "\n  " + replay() + "\n" + trace();
 }
 
@@ -156,7 +161,7 @@ void Explorer::yield() { step("yield", Reason::kYield); }
 
 // A scheduling point of the running thread. Outside of threads, in set-up and final checks, it does nothing.
 void Explorer::step(const char* what, Reason why) {
-  if (current_ == kNobody || livelock_) return;
+  if (current_ == kNoThread || livelock_) return;
   Thread& thread = *threads_[current_];
   thread.last_ran = ++points_;
   now_ns_ += why == Reason::kYield ? kYieldNs : kPointNs;
@@ -182,12 +187,12 @@ size_t Explorer::choose(Reason why) {
   if (by_priority_) {
     // A yield lowers the priority, too: otherwise the waiting thread would preempt the others at their next points.
     const bool change = std::find(change_at_.begin(), change_at_.end(), points_) != change_at_.end();
-    if (current_ != kNobody && (why == Reason::kYield || (why == Reason::kPoint && change))) {
+    if (current_ != kNoThread && (why == Reason::kYield || (why == Reason::kPoint && change))) {
       threads_[current_]->priority = --lowest_priority_;
     }
     return choose_by_priority();
   }
-  if (why == Reason::kPoint && !random_.one_in(stay_)) return current_;
+  if (why == Reason::kPoint && !random_.one_in(switch_one_in_)) return current_;
   return choose_random();
 }
 

@@ -134,7 +134,7 @@ class Explorer final : public SimScheduler {
   };
   /// The reason for the choice of a thread: the running thread is at a point, yields, or has ended.
   enum class Reason : uint8_t { kPoint, kYield, kEnd };
-  static constexpr size_t kNobody = SIZE_MAX;
+  static constexpr size_t kNoThread = SIZE_MAX;
   static constexpr uint64_t kPointNs = 10;
   static constexpr uint64_t kYieldNs = 1000;
 
@@ -152,14 +152,15 @@ class Explorer final : public SimScheduler {
   Random random_;
   Random scenario_random_;
   bool by_priority_ = false;
-  uint64_t stay_ = 1;  // kRandom: the explorer chooses a thread anew at one of `stay_` points on average
+  uint64_t switch_one_in_ =
+      1;  // kRandom: the explorer chooses a thread anew at one of `switch_one_in_` points on average
   std::vector<uint64_t> change_at_;
   int64_t lowest_priority_ = 0;
 
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<size_t> candidates_;  // threads among which choose() chooses
-  size_t current_ = kNobody;        // the running thread; kNobody: the caller of run()
-  size_t next_ = kNobody;           // the thread that run() resumes next
+  size_t current_ = kNoThread;      // the running thread; kNoThread: the caller of run()
+  size_t next_ = kNoThread;         // the thread that run() resumes next
   size_t unfinished_ = 0;
   bool livelock_ = false;
   uint64_t points_ = 0;

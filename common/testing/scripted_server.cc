@@ -1,3 +1,4 @@
+// PlainRecords, a model of non-transactional tables for the scripted servers of tests.
 #include "common/testing/scripted_server.h"
 
 #include <string>

@@ -68,7 +68,7 @@ class PlainRecords {
   /// The index changes that writes have carried as intents, by transaction.
   using Intents = std::map<TransactionId, std::vector<wire::IndexChange>>;
 
-  /// Executes a kPlainRead or kPlainWrite and returns the encoded answer. Empty: the message has another opcode.
+  /// Executes a kPlainRead or kPlainWrite and returns the encoded reply. Empty: the message has another opcode.
   std::optional<Buffer> execute(const wire::Envelope& envelope, ByteReader& reader);
   /// Stores a row under the next version, without a check of the present version.
   void put(wire::RecordId record, Buffer row) { rows_[record] = {next_version_++, std::move(row)}; }

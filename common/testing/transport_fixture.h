@@ -116,7 +116,7 @@ class RdmaTestNetwork {
 class SimTestNetwork {
  public:
   std::unique_ptr<Transport> make(const TransportOptions& options) {
-    auto transport = network_.make_transport("host" + std::to_string(made_++), options);
+    auto transport = network_.make_transport("host" + std::to_string(hosts_++), options);
     EXPECT_TRUE(transport.ok()) << transport.status().to_string();
     return std::move(transport).value();
   }
@@ -128,7 +128,7 @@ class SimTestNetwork {
 
  private:
   SimNetwork network_;
-  size_t made_ = 0;
+  size_t hosts_ = 0;
 };
 
 /// A suite with some transports of the network World. The one thread of the test polls them in turn.

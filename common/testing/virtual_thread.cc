@@ -1,3 +1,5 @@
+// Stacks and switches of virtual threads over Boost.Context. A pool keeps the stacks, because each of the many
+// schedules of an exploration needs new threads.
 #include "common/testing/virtual_thread.h"
 
 #include <utility>

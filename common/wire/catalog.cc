@@ -8,6 +8,7 @@
 namespace loam::wire {
 
 uint16_t shard_of(TableId table, Key key) {
+  // Clients and storage nodes compute the shard independently, so hash and seed are a part of the protocol.
   constexpr uint64_t kSeed = 0x4c6f616d53686172;  // an arbitrary number, fixed by the protocol
   const std::array<uint64_t, 2> words = {table.value, key.value};
   return static_cast<uint16_t>(XXH3_64bits_withSeed(words.data(), sizeof(words), kSeed) % kVirtualShards);

@@ -1,6 +1,6 @@
 // The identity of a cluster and the history of its commit manager (R10, cluster identity and incarnations;
-// docs/decisions/0019-cluster-identity.md). They reveal a commit manager that runs on an old copy of its folder, or a
-// server of another cluster.
+// docs/decisions/0019-cluster-identity.md). By both, a server detects a commit manager that runs on an old copy of its
+// folder, and a server of another cluster.
 #pragma once
 
 #include <compare>
@@ -43,8 +43,8 @@ struct EpochRecord {
   }
 };
 
-/// The newest point of a commit manager's history that a storage node knows. Its records depend on this epoch, this
-/// stored state and these commits in the commit log.
+/// The newest point of a commit manager's history that a storage node knows. The records of the storage node depend on
+/// this epoch, this stored state and these commits in the commit log.
 struct HistoryPoint {
   ClusterId cluster;    ///< zero: the storage node has never registered
   uint64_t epoch = 0;   ///< number of the newest epoch
@@ -72,9 +72,9 @@ struct ClusterHistory {
 
   /// kMalformed: there is no cluster, no epoch or more than kMaxEpochs, or numbers do not ascend.
   Status validate() const;
-  /// Checks that this history contains a point that a storage node knows. kWrongCluster: it does not; the message
-  /// names the contradiction, which is another cluster, a higher epoch, an epoch with another random number, or a
-  /// state or commits beyond this history.
+  /// Checks that this history contains a point that a storage node knows. kWrongCluster: the point is not in this
+  /// history. The message names the contradiction, which is another cluster, a higher epoch, an epoch with another
+  /// random number, or a state or commits beyond this history.
   Status contains(const HistoryPoint& known) const;
   /// The newest point of a valid history.
   HistoryPoint latest() const { return {cluster, epochs.back().number, epochs.back().random, state, log}; }

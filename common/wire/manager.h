@@ -17,7 +17,7 @@ namespace loam::wire {
 // ---- client → commit manager -------------------------------------------------------------------------------------
 
 /// The first message of a client on a connection: opens a session, or resumes one on a new connection (R3, idempotent
-/// requests within a session). To resume, the client names the session and its epoch; the commit manager then closes
+/// requests within a session). To resume, the client names the session and its epoch. The commit manager then closes
 /// the earlier connection of the session, and the client repeats all unanswered requests with their sequences.
 /// kFenced: the session has ended. kWrongCluster: the client names another cluster than that of the commit manager.
 struct OpenSession {
@@ -33,7 +33,7 @@ struct OpenSession {
   }
 };
 
-/// Answer to OpenSession.
+/// Reply to OpenSession.
 struct OpenSessionReply {
   static constexpr Opcode kOpcode = Opcode::kOpenSessionReply;
   SessionId session;
@@ -51,10 +51,10 @@ struct OpenSessionReply {
   }
 };
 
-/// Renews the lease of the session, as every message of the session does; a client without other messages sends this
-/// one. It also names the registered snapshots that the client still holds (R14, refusal of old snapshots). The
-/// commit manager releases all others with numbers up to `newest`. The reply window does not keep the answer, because
-/// a repetition is harmless.
+/// Renews the lease of the session, as every message of the session does. A client that has no other message to send
+/// sends this one. It also names the registered snapshots that the client still holds (R14, refusal of old snapshots).
+/// The commit manager releases all others with numbers up to `newest`. The reply window does not keep the reply,
+/// because a repetition is harmless.
 struct RenewSession {
   static constexpr Opcode kOpcode = Opcode::kRenewSession;
   uint64_t newest = 0;         ///< the highest snapshot number that the client has received
@@ -66,7 +66,7 @@ struct RenewSession {
   }
 };
 
-/// Answer to RenewSession.
+/// Reply to RenewSession.
 struct RenewSessionReply {
   static constexpr Opcode kOpcode = Opcode::kRenewSessionReply;
   CatalogVersion catalog_version = 0;  ///< the present version, so that the client may fetch a newer catalog
@@ -98,7 +98,7 @@ enum class Outcome : uint8_t {
   kAborted = 4,
 };
 
-/// Answer to GetOutcomes, in the order of the ids.
+/// Reply to GetOutcomes, in the order of the ids.
 struct GetOutcomesReply {
   static constexpr Opcode kOpcode = Opcode::kGetOutcomesReply;
   std::vector<Outcome> outcomes;
@@ -109,7 +109,7 @@ struct GetOutcomesReply {
   }
 };
 
-/// Begins transactions. A client gathers the begins of its fibers into one Begin; a fiber that begins after the Begin
+/// Begins transactions. A client gathers the begins of its fibers into one Begin. A fiber that begins after the Begin
 /// was sent waits for the next one (R12, ids at begin).
 struct Begin {
   static constexpr Opcode kOpcode = Opcode::kBegin;
@@ -127,10 +127,10 @@ struct Begin {
 /// Largest number of ids that one Begin may ask for.
 inline constexpr uint32_t kMaxBegins = 4096;
 
-/// Answer to Begin. The new ids are first_id … first_id + read_write + upgrades − 1; the last ones belong to
+/// Reply to Begin. The new ids are first_id … first_id + read_write + upgrades − 1. The last ones belong to
 /// `upgrades`, in their order. Each id is higher than every version that its snapshot sees. The snapshot stays open
-/// until each id is completed, and until the client releases the registered numbers. An upgradable snapshot counts
-/// from its begin as that of a read-write transaction (R20, garbage and tombstones).
+/// until each id is completed, and until the client releases the registered numbers. The commit manager treats an
+/// upgradable snapshot from its begin as the snapshot of a read-write transaction (R20, garbage and tombstones).
 struct BeginReply {
   static constexpr Opcode kOpcode = Opcode::kBeginReply;
   TransactionId first_id;
@@ -172,7 +172,7 @@ struct Complete {
   }
 };
 
-/// Answer to Complete.
+/// Reply to Complete.
 struct CompleteReply {
   static constexpr Opcode kOpcode = Opcode::kCompleteReply;
   /// The transactions that the commit manager did not commit: since their begin an operator has accepted the loss of
@@ -186,7 +186,7 @@ struct CompleteReply {
   }
 };
 
-/// Releases registered snapshots, read-only or upgradable, that the client no longer uses. One-way: it has no answer.
+/// Releases registered snapshots, read-only or upgradable, that the client no longer uses. One-way: it has no reply.
 struct ReleaseSnapshots {
   static constexpr Opcode kOpcode = Opcode::kReleaseSnapshots;
   std::vector<uint64_t> numbers;
@@ -205,7 +205,7 @@ struct GetCatalog {
   static void fields(Self&, V&) {}
 };
 
-/// Answer to GetCatalog.
+/// Reply to GetCatalog.
 struct GetCatalogReply {
   static constexpr Opcode kOpcode = Opcode::kGetCatalogReply;
   Catalog catalog;
@@ -217,8 +217,8 @@ struct GetCatalogReply {
 };
 
 /// Creates a table or an index. The commit manager answers when every live storage node has the table (R30, table
-/// creation and drop). If a table with this name and definition exists, the answer names it; a table with another
-/// definition is kAlreadyExists. A new index has state kBuilding (R29, index creation).
+/// creation and drop). If a table with this name and definition exists, the reply names it. kAlreadyExists: the
+/// table with this name has another definition. A new index has state kBuilding (R29, index creation).
 struct CreateTable {
   static constexpr Opcode kOpcode = Opcode::kCreateTable;
   std::string name;
@@ -232,7 +232,7 @@ struct CreateTable {
   }
 };
 
-/// Answer to CreateTable.
+/// Reply to CreateTable.
 struct CreateTableReply {
   static constexpr Opcode kOpcode = Opcode::kCreateTableReply;
   TableInfo table;
@@ -257,7 +257,7 @@ struct FinishIndex {
   }
 };
 
-/// Answer to FinishIndex.
+/// Reply to FinishIndex.
 struct FinishIndexReply {
   static constexpr Opcode kOpcode = Opcode::kFinishIndexReply;
   CatalogVersion catalog_version = 0;
@@ -272,10 +272,10 @@ struct FinishIndexReply {
 struct DropTable {
   static constexpr Opcode kOpcode = Opcode::kDropTable;
   std::string name;
-  /// The id of the table. If the table no longer exists, the answer is DropTableReply, and another table that has the
-  /// name now stays. 0: drop the table that has the name, with any id.
+  /// The id of the table. If the table no longer exists, the commit manager answers DropTableReply, and does not drop
+  /// another table that has the name now. 0: drop the table that has the name, with any id.
   TableId table{};
-  /// Whether to drop the index only while it is being built; a finished index then is kConflict.
+  /// Whether to drop the index only while it is being built. kConflict: the index is finished.
   bool unfinished = false;
 
   template <class Self, class V>
@@ -284,7 +284,7 @@ struct DropTable {
   }
 };
 
-/// Answer to DropTable.
+/// Reply to DropTable.
 struct DropTableReply {
   static constexpr Opcode kOpcode = Opcode::kDropTableReply;
   CatalogVersion catalog_version = 0;
@@ -303,7 +303,7 @@ struct CloseSession {
   static void fields(Self&, V&) {}
 };
 
-/// Answer to CloseSession.
+/// Reply to CloseSession.
 struct CloseSessionReply {
   static constexpr Opcode kOpcode = Opcode::kCloseSessionReply;
 
@@ -316,10 +316,10 @@ struct CloseSessionReply {
 /// The first message of a storage node on a connection: registers a new process with empty memory, or returns after a
 /// lost connection with its records (R10, cluster identity and incarnations).
 ///
-/// Errors: kFenced: another incarnation has replaced this one, or its loss was accepted; the process ends.
-/// kWrongCluster: the history of the commit manager does not contain `known`; the storage node keeps its records and
+/// kFenced: another incarnation has replaced this one, or an operator has accepted its loss. The process ends.
+/// kWrongCluster: the history of the commit manager does not contain `known`. The storage node keeps its records and
 /// registers again later. kUnavailable: the commit manager has restarted and waits for the reports of other storage
-/// nodes; the storage node registers again later.
+/// nodes. The storage node registers again later.
 struct RegisterNode {
   static constexpr Opcode kOpcode = Opcode::kRegisterNode;
   std::string address;          ///< as NodeInfo::address
@@ -327,7 +327,7 @@ struct RegisterNode {
   uint64_t capacity_bytes = 0;  ///< memory for records and indexes
   Incarnation incarnation{};    ///< the incarnation that returns; 0: a new process
   /// A random number that each process draws once. A process that has not received its incarnation, because the
-  /// answer was lost, registers again with this number and counts as the same start. 0: none was drawn.
+  /// reply was lost, registers again with this number and counts as the same start. 0: none was drawn.
   uint64_t start = 0;
   HistoryPoint known{};  ///< the newest history that the storage node has received from commit managers
 
@@ -337,7 +337,7 @@ struct RegisterNode {
   }
 };
 
-/// Answer to RegisterNode. A storage node serves no request before it has this answer (R9, leases of storage nodes).
+/// Reply to RegisterNode. A storage node serves no request before it has this reply (R9, leases of storage nodes).
 /// A storage node that returns replaces its catalog and its fences by these.
 struct RegisterNodeReply {
   static constexpr Opcode kOpcode = Opcode::kRegisterNodeReply;
@@ -369,7 +369,7 @@ struct RenewNode {
   static void fields(Self&, V&) {}
 };
 
-/// Answer to RenewNode.
+/// Reply to RenewNode.
 struct RenewNodeReply {
   static constexpr Opcode kOpcode = Opcode::kRenewNodeReply;
   uint64_t state = 0;  ///< the present ClusterHistory::state
@@ -393,7 +393,7 @@ struct Fence {
   }
 };
 
-/// Answer to Fence.
+/// Reply to Fence.
 struct FenceReply {
   static constexpr Opcode kOpcode = Opcode::kFenceReply;
 
@@ -410,7 +410,7 @@ struct AcceptLoss {
   static void fields(Self&, V&) {}
 };
 
-/// Answer to AcceptLoss.
+/// Reply to AcceptLoss.
 struct AcceptLossReply {
   static constexpr Opcode kOpcode = Opcode::kAcceptLossReply;
 
@@ -420,7 +420,7 @@ struct AcceptLossReply {
 
 /// Sends a publication to a storage node, which keeps the newest one (R13, atomic publication). A commit that is not
 /// flushed in the commit log yet counts as open in the publication. The storage node answers when each of its threads
-/// knows the publication; it need not answer a publication that a newer one has overtaken.
+/// knows the publication. It need not answer a publication that a newer one has overtaken.
 struct Publish {
   static constexpr Opcode kOpcode = Opcode::kPublish;
   Publication publication;
@@ -433,7 +433,7 @@ struct Publish {
   }
 };
 
-/// Answer to Publish. From now on the storage node names no intent that the publication covers (R5, intents before
+/// Reply to Publish. From now on the storage node names no intent that the publication covers (R5, intents before
 /// answers).
 struct PublishReply {
   static constexpr Opcode kOpcode = Opcode::kPublishReply;
@@ -447,7 +447,8 @@ struct PublishReply {
 };
 
 /// Tells a storage node the definition of a table or index and the present shard map. The commit manager sends it when
-/// it creates a table, and when the shard map changes; then it names a table that every storage node has.
+/// it creates a table, and when the shard map changes. A message for a change of the shard map names a table that every
+/// storage node has.
 ///
 /// The storage node creates the table unless it exists (an existing table keeps its definition), and adopts the shard
 /// map. It answers when each of its threads uses both, or with kError if it cannot create the table.
@@ -462,7 +463,7 @@ struct InstallTable {
   }
 };
 
-/// Answer to InstallTable.
+/// Reply to InstallTable.
 struct InstallTableReply {
   static constexpr Opcode kOpcode = Opcode::kInstallTableReply;
 
@@ -481,7 +482,7 @@ struct RemoveTable {
   }
 };
 
-/// Answer to RemoveTable.
+/// Reply to RemoveTable.
 struct RemoveTableReply {
   static constexpr Opcode kOpcode = Opcode::kRemoveTableReply;
 

@@ -1,3 +1,5 @@
+// The envelope and the names of the opcodes. The codec of the messages is a template in message.h.
+
 #include "common/wire/message.h"
 
 namespace loam::wire {
@@ -6,6 +8,7 @@ Status decode_envelope(ByteReader& reader, Envelope& envelope) {
   envelope.opcode = reader.get<Opcode>();
   envelope.sequence = reader.get_varint();
   LOAM_RETURN_IF_ERROR(reader.status("message envelope"));
+  // An unknown opcode must not reach the switch statements of the receivers, because it comes from the network.
   if (to_string(envelope.opcode).empty()) {
     return {StatusCode::kMalformed, "unknown opcode " + std::to_string(static_cast<int>(envelope.opcode))};
   }
@@ -13,6 +16,7 @@ Status decode_envelope(ByteReader& reader, Envelope& envelope) {
 }
 
 std::string_view to_string(Opcode opcode) {
+  // Without a default, the compiler reports an opcode that has no name here. decode_envelope() would refuse it.
   switch (opcode) {
       // clang-format off
     case Opcode::kError: return "kError";

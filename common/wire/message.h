@@ -5,7 +5,7 @@
 // the transport (common/net/transport/transport.h) carries the bytes, puts many messages into one frame, and checks
 // the protocol version in the handshake of a connection.
 //
-// Sequences (R3, idempotent requests within a session): a session numbers its requests to each server. An answer has
+// Sequences (R3, idempotent requests within a session): a session numbers its requests to each server. A reply has
 // the sequence of its request.
 #pragma once
 
@@ -166,7 +166,7 @@ class Decoder {
   ByteReader& reader_;
 };
 
-/// The answer to a request that failed as a whole.
+/// The reply to a request that failed as a whole.
 struct Error {
   static constexpr Opcode kOpcode = Opcode::kError;
   Status status;
@@ -189,7 +189,7 @@ struct Ping {
   }
 };
 
-/// Answer to Ping, with the same payload.
+/// Reply to Ping, with the same payload.
 struct Pong {
   static constexpr Opcode kOpcode = Opcode::kPong;
   Bytes payload;

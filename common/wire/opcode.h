@@ -10,11 +10,11 @@ namespace loam::wire {
 /// refuses a peer of another version with kUnsupportedVersion.
 inline constexpr uint16_t kProtocolVersion = 8;
 
-/// The type of a message. Numbers are never reused. An odd number is the answer to the even number before it; one-way
+/// The type of a message. Numbers are never reused. An odd number is the reply to the even number before it. One-way
 /// messages have even numbers.
 enum class Opcode : uint8_t {
   // any → any
-  kError = 1,  ///< the answer to any request that failed as a whole
+  kError = 1,  ///< the reply to any request that failed as a whole
 
   // any → any server
   kPing = 2,
@@ -84,7 +84,7 @@ enum class Opcode : uint8_t {
   kAcceptLossReply = 89,
 };
 
-/// Whether a message is one of several answers to a request and not the last of them.
+/// Whether a message is one of several replies to a request and not the last of them.
 constexpr bool more_follow(Opcode opcode) { return opcode == Opcode::kScanChunk || opcode == Opcode::kScanProgress; }
 
 /// The name of an opcode, such as "kBegin". Empty for a number that is no opcode.

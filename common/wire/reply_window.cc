@@ -1,3 +1,6 @@
+// Small replies and references lie in a ring of bytes, and large replies in a table. The position of a reply counts
+// the bytes of all replies before it, so its distance from end_ tells whether the ring still holds it.
+
 #include "common/wire/reply_window.h"
 
 #include <algorithm>
@@ -8,6 +11,8 @@ ReplyWindow::LookupResult ReplyWindow::look_up(uint64_t sequence, Buffer& reply)
   if (slots_.empty()) slots_.resize(limits_.requests);
   Slot& known = slot(sequence);
   if (known.state == State::kEmpty || known.sequence < sequence) {
+    // A new request takes the slot of the one `requests` before it. The client has the reply to that one, because it
+    // keeps its distance (R3). The state kRunning keeps a repetition from being executed at the same time.
     if (!large_.empty()) drop_large(known.sequence);
     known = {sequence, 0, 0, State::kRunning};
     return LookupResult::kNew;
@@ -20,12 +25,12 @@ ReplyWindow::LookupResult ReplyWindow::look_up(uint64_t sequence, Buffer& reply)
     reply = large_.at(sequence).reply;
     return LookupResult::kAnswered;
   }
-  // Later answers have overwritten a part of this one in the ring.
+  // Later replies have overwritten a part of this one in the ring.
   if (end_ - known.begin > limits_.bytes) return LookupResult::kEvicted;
   reply.resize(known.size);
   const size_t at = known.begin % limits_.bytes;
   const size_t first = std::min<size_t>(known.size, limits_.bytes - at);
-  std::copy_n(ring_.data() + at, first, reply.data());  // not memcpy: the address of an empty answer may be null
+  std::copy_n(ring_.data() + at, first, reply.data());  // not memcpy: the address of an empty reply may be null
   std::copy_n(ring_.data(), known.size - first, reply.data() + first);
   return LookupResult::kAnswered;
 }
@@ -40,6 +45,7 @@ bool ReplyWindow::reserve(uint64_t sequence, size_t bytes) {
   const size_t reserved = at == large_.end() ? 0 : at->second.reserved;
   if (bytes <= reserved) return true;
   const size_t more = bytes - reserved;
+  // Two limits: that of this session, so that one client cannot take all memory, and that of all sessions.
   if (more > limits_.large_bytes - large_bytes_ || !budget_->acquire(more)) return false;
   large_bytes_ += more;
   large_[sequence].reserved = bytes;
@@ -62,6 +68,7 @@ void ReplyWindow::store(uint64_t sequence, Bytes reply) {
     return put_in_ring(running, reply, State::kAnswered);
   }
   if (!reserve(sequence, reply.size())) {
+    // The request has been executed, so it cannot be refused any more. Only a repetition fails, with kEvicted.
     drop_large(sequence);
     running.state = State::kEvicted;
     return;

@@ -12,7 +12,7 @@ constexpr size_t kReplyWindowBytes = kManagerReplyWindow.bytes;
 
 Buffer reply_of(uint64_t sequence, size_t size = 24) { return Buffer(size, static_cast<std::byte>(sequence * 7 + 1)); }
 
-TEST(ReplyWindow, RepeatsTheFirstAnswer) {
+TEST(ReplyWindow, RepeatsTheFirstReply) {
   ReplyWindow window(kManagerReplyWindow);
   Buffer reply;
   EXPECT_EQ(window.look_up(1, reply), LookupResult::kNew);
@@ -55,7 +55,7 @@ TEST(ReplyWindow, IsBoundedInBytes) {
   EXPECT_EQ(window.look_up(21, reply), LookupResult::kEvicted);
 }
 
-TEST(ReplyWindow, AnEmptyAnswerIsAnAnswer) {
+TEST(ReplyWindow, AnEmptyReplyIsAReply) {
   ReplyWindow window(kManagerReplyWindow);
   Buffer reply;
   ASSERT_EQ(window.look_up(1, reply), LookupResult::kNew);
@@ -64,7 +64,7 @@ TEST(ReplyWindow, AnEmptyAnswerIsAnAnswer) {
   EXPECT_TRUE(reply.empty());
 }
 
-TEST(ReplyWindow, TheAnswerOfAnEvictedRequestIsNotKept) {
+TEST(ReplyWindow, TheReplyOfAnEvictedRequestIsNotKept) {
   ReplyWindow window(kManagerReplyWindow);
   Buffer reply;
   ASSERT_EQ(window.look_up(1, reply), LookupResult::kNew);
@@ -74,9 +74,9 @@ TEST(ReplyWindow, TheAnswerOfAnEvictedRequestIsNotKept) {
   EXPECT_EQ(window.look_up(1, reply), LookupResult::kEvicted);
 }
 
-// The order of answers in which the ring must hold an answer for the longest time: all other slots are answered after
+// The order of replies in which the ring must hold a reply for the longest time: all other slots are answered after
 // it, reused, and answered again.
-TEST(ReplyWindow, TheRingHoldsEverySmallAnswerOfTheWindow) {
+TEST(ReplyWindow, TheRingHoldsEverySmallReplyOfTheWindow) {
   ReplyBudget budget(0);
   ReplyWindow window(kManagerReplyWindow, &budget);
   constexpr size_t kSmall = kManagerReplyWindow.small_bytes();
@@ -94,7 +94,7 @@ TEST(ReplyWindow, TheRingHoldsEverySmallAnswerOfTheWindow) {
   }
 }
 
-TEST(ReplyWindow, LargeAnswersAreChargedToTheBudgetAndReleased) {
+TEST(ReplyWindow, LargeRepliesAreChargedToTheBudgetAndReleased) {
   constexpr ReplyWindowLimits kLimits{4, 256, 5'000};
   ReplyBudget budget(8'000);
   Buffer reply;
@@ -106,7 +106,7 @@ TEST(ReplyWindow, LargeAnswersAreChargedToTheBudgetAndReleased) {
     ASSERT_EQ(first.look_up(2, reply), LookupResult::kNew);
     EXPECT_FALSE(first.reserve(2, 1'001)) << "beyond the limit of one session";
     first.store(1, reply_of(1, 3'000));
-    EXPECT_EQ(budget.used(), 3'000u) << "bytes that the answer does not need return to the budget";
+    EXPECT_EQ(budget.used(), 3'000u) << "bytes that the reply does not need return to the budget";
     EXPECT_TRUE(first.reserve(2, 2'000));
     first.store(2, reply_of(2, kLimits.small_bytes()));
     EXPECT_EQ(budget.used(), 3'000u);
@@ -129,7 +129,7 @@ TEST(ReplyWindow, LargeAnswersAreChargedToTheBudgetAndReleased) {
   EXPECT_EQ(budget.used(), 0u) << "the windows are destroyed";
 }
 
-TEST(ReplyWindow, AReferenceStandsForAnAnswer) {
+TEST(ReplyWindow, AReferenceStandsForAReply) {
   ReplyBudget budget(0);
   ReplyWindow window(kManagerReplyWindow, &budget);
   Buffer reply;

@@ -34,7 +34,7 @@ struct Attach {
   }
 };
 
-/// Answer to Attach: the storage node accepts requests of the session on this connection.
+/// Reply to Attach: the storage node accepts requests of the session on this connection.
 struct AttachReply {
   static constexpr Opcode kOpcode = Opcode::kAttachReply;
   NodeId node;
@@ -85,7 +85,7 @@ struct ReadResult {
   }
 };
 
-/// Answer to Read, with the results in the order of the request's records.
+/// Reply to Read, with the results in the order of the request's records.
 struct ReadReply {
   static constexpr Opcode kOpcode = Opcode::kReadReply;
   static constexpr bool kHasViews = true;
@@ -142,7 +142,7 @@ struct WriteResult {
   }
 };
 
-/// Answer to Write, with the results in the order of the operations.
+/// Reply to Write, with the results in the order of the operations.
 struct WriteReply {
   static constexpr Opcode kOpcode = Opcode::kWriteReply;
   static constexpr bool kHasViews = true;
@@ -169,7 +169,7 @@ struct Revert {
   }
 };
 
-/// Answer to Revert, with the results in the order of the records.
+/// Reply to Revert, with the results in the order of the records.
 struct RevertReply {
   static constexpr Opcode kOpcode = Opcode::kRevertReply;
   std::vector<WriteResult> results;
@@ -192,7 +192,7 @@ struct PlainRead {
   }
 };
 
-/// Answer to PlainRead, with the results in the order of the request's records.
+/// Reply to PlainRead, with the results in the order of the request's records.
 struct PlainReadReply {
   static constexpr Opcode kOpcode = Opcode::kPlainReadReply;
   static constexpr bool kHasViews = true;
@@ -252,13 +252,13 @@ struct PlainWrite {
 };
 
 /// Translates the storage node's code for a plain write into the code for the application. An insert that finds a
-/// record has kAlreadyExists; another kind that finds none has kConflict.
+/// record fails with kAlreadyExists. Any other kind that finds no record fails with kConflict.
 constexpr StatusCode plain_write_code(WriteKind kind, StatusCode code) {
   if (kind == WriteKind::kInsert) return code == StatusCode::kConflict ? StatusCode::kAlreadyExists : code;
   return code == StatusCode::kNotFound ? StatusCode::kConflict : code;
 }
 
-/// Answer to PlainWrite, with the fields of WriteReply.
+/// Reply to PlainWrite, with the fields of WriteReply.
 struct PlainWriteReply {
   static constexpr Opcode kOpcode = Opcode::kPlainWriteReply;
   static constexpr bool kHasViews = true;
@@ -323,14 +323,14 @@ struct Intents {
   }
 };
 
-/// Answer to Intents: some intents, session by session, in the order in which the storage node noted them. Intents
+/// Reply to Intents: some intents, session by session, in the order in which the storage node noted them. Intents
 /// that the newest publication at the storage node covers are left out.
 struct IntentsReply {
   static constexpr Opcode kOpcode = Opcode::kIntentsReply;
   static constexpr bool kHasViews = true;
   std::vector<Intent> intents;
   bool more = false;         ///< whether intents after `end` remain
-  IntentPosition end{};      ///< the position after the last intent of this answer
+  IntentPosition end{};      ///< the position after the last intent of this reply
   uint64_t epoch = 0;        ///< epoch of the newest publication at the storage node
   uint64_t publication = 0;  ///< number of this publication
 

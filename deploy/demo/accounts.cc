@@ -1,3 +1,5 @@
+// The tables of the demo and the operations on them: transfer(), check_total() and read_ledger(). The sum of all
+// balances never changes, so each scan can check it.
 #include "deploy/demo/accounts.h"
 
 #include <algorithm>
@@ -57,7 +59,8 @@ Result<AccountTables> open_accounts(client::Client& client, uint64_t count) {
 Status transfer(client::Client& client, const AccountTables& tables, uint64_t from, uint64_t to, int64_t amount,
                 Key ledger) {
   return client.run_transaction([&](client::Transaction& transaction) -> Status {
-    client::Future<client::Record> made = transaction.get_async(tables.ledger, ledger);
+    // The reads of the ledger and of both accounts are in flight together.
+    client::Future<client::Record> ledger_row = transaction.get_async(tables.ledger, ledger);
     const std::array keys = {Key(from), Key(to)};
     std::vector<Result<client::Record>> records = transaction.get_many(tables.accounts, keys);
     for (const auto& record : records) LOAM_RETURN_IF_ERROR(record.status());
@@ -67,7 +70,8 @@ Status transfer(client::Client& client, const AccountTables& tables, uint64_t fr
       LOAM_RETURN_IF_ERROR(record.set(kNumber, Value::int64(record.int64(kNumber) + change)));
       LOAM_RETURN_IF_ERROR(transaction.update(tables.accounts, keys[i], record));
     }
-    Result<client::Record> row = made.get();
+    Result<client::Record> row = ledger_row.get();
+    // The first transfer of a fiber creates its row, which no other fiber writes.
     if (row.code() == StatusCode::kNotFound) return transaction.insert(tables.ledger, ledger, {Value::int64(1)});
     LOAM_RETURN_IF_ERROR(row.status());
     LOAM_RETURN_IF_ERROR(row->set(kNumber, Value::int64(row->int64(kNumber) + 1)));
@@ -87,6 +91,7 @@ Status check_total(client::Client& client, const AccountTables& tables) {
   const auto accounts = view.get<int64_t>(0, 0);
   const int64_t sum = view.is_null(1, 0) ? 0 : view.get<int64_t>(1, 0);
   const auto expected = static_cast<int64_t>(tables.count);
+  // The scan has a snapshot. A snapshot that saw only a part of a transfer would give another sum.
   if (accounts == expected && sum == expected * kOpeningBalance) return ok_status();
   return Status(StatusCode::kInternal, fmt::format("a scan saw {} accounts with {} in all; there are {} with {}",
                                                    accounts, sum, expected, expected * kOpeningBalance));
@@ -94,17 +99,18 @@ Status check_total(client::Client& client, const AccountTables& tables) {
 
 Result<std::vector<uint64_t>> read_ledger(client::Client& client, const AccountTables& tables, unsigned client_number,
                                           unsigned fibers) {
+  // One snapshot for all rows, so that the counts belong together.
   LOAM_ASSIGN_OR_RETURN(client::Transaction transaction, client.begin({.read_only = true, .retry = {}}));
   std::vector<Key> keys;
   keys.reserve(fibers);
   for (unsigned fiber = 0; fiber < fibers; ++fiber) keys.push_back(ledger_key(client_number, fiber));
-  std::vector<uint64_t> made;
-  made.reserve(fibers);
+  std::vector<uint64_t> transfers;
+  transfers.reserve(fibers);
   for (const Result<client::Record>& record : transaction.get_many(tables.ledger, keys)) {
     if (!record.ok() && record.code() != StatusCode::kNotFound) return record.status();
-    made.push_back(record.ok() ? static_cast<uint64_t>(record->int64(kNumber)) : 0);
+    transfers.push_back(record.ok() ? static_cast<uint64_t>(record->int64(kNumber)) : 0);
   }
-  return made;
+  return transfers;
 }
 
 }  // namespace loam::cli

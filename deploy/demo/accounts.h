@@ -29,8 +29,8 @@ struct AccountTables {
 /// The key of a fiber's row in the ledger.
 inline Key ledger_key(unsigned client, unsigned fiber) { return Key(client * kMaxFibers + fiber); }
 
-/// Returns whether a later attempt may succeed after this error, as after the absence of a server, a fence or a full
-/// queue.
+/// Returns whether a later attempt may succeed after this error, for example because a server was absent, the session
+/// was fenced, or a queue was full.
 bool is_retryable(const Status& status);
 
 /// Creates the tables and fills the accounts. kAlreadyExists: the tables have records.

@@ -1,3 +1,4 @@
+// Starts `loam demo-client` (deploy/cli/src/demo_client.cc) in the background. Its output is the file of reports.
 #include "deploy/demo/client_process.h"
 
 #include <fmt/format.h>
@@ -28,6 +29,7 @@ void ClientProcess::kill() const {
 
 bool ClientProcess::end(uint64_t timeout_ns) const {
   send_signal(process_, SIGTERM);
+  // A paused process handles SIGTERM only after it continues.
   send_signal(process_, SIGCONT);
   return wait_exited(process_, timeout_ns);
 }

@@ -1,3 +1,4 @@
+// Writes and reads the reports of client processes, one JSON object a line.
 #include "deploy/demo/client_report.h"
 
 #include <fstream>
@@ -47,6 +48,7 @@ bool from_json_line(std::string_view text, ClientReport& line) {
 const std::vector<ClientReport>& ReportTail::poll() {
   std::ifstream file(path_);
   file.seekg(static_cast<std::streamoff>(offset_));
+  // A line without a line end is still being written, so eof() skips it and the next call reads it again.
   for (std::string text; std::getline(file, text) && !file.eof();) {
     offset_ += text.size() + 1;
     ClientReport line;

@@ -1,3 +1,5 @@
+// The phases of the test, in the order of run(): calm, kill_clients(), pause_client(), restart_manager(),
+// end_clients() and conclude(). `victim_` is the client that is killed, `steady_` the one that is paused.
 #include "deploy/demo/fault_injection.h"
 
 #include <algorithm>
@@ -44,16 +46,20 @@ class FaultInjection {
     LOAM_RETURN_IF_ERROR(prepare());
     const uint64_t begin_ns = Env::now_ns();
     Scanner scanner(*watcher_, *tables_);
+    // Phase 1: both clients move money without failures. The latencies of this time are the baseline.
     LOAM_RETURN_IF_ERROR(start_client(victim_));
     LOAM_RETURN_IF_ERROR(start_client(steady_));
     LOAM_RETURN_IF_ERROR(wait_for_transfers({victim_, steady_}, begin_ns));
     LOAM_RETURN_IF_ERROR(pause_for(kBaselineNs));
     add_phase("calm", "nothing happens", {victim_, steady_}, begin_ns, Env::now_ns());
     if (!options_.fault_free) {
+      // Phases 2 to 4: one failure after another. Each phase ends when the clients that it concerns move money again,
+      // so the failures do not overlap.
       LOAM_RETURN_IF_ERROR(kill_clients());
       LOAM_RETURN_IF_ERROR(pause_client());
       LOAM_RETURN_IF_ERROR(restart_manager());
     }
+    // Phase 5: wait for the end of the duration, end the clients gracefully, and check the results.
     const uint64_t end_ns = begin_ns + options_.duration_ns;
     if (Env::now_ns() < end_ns) LOAM_RETURN_IF_ERROR(pause_for(end_ns - Env::now_ns()));
     end_clients();
@@ -64,6 +70,7 @@ class FaultInjection {
   }
 
   ~FaultInjection() {
+    // Also after an error: no client process outlives the test.
     for (const ClientProcess& client : clients_) client.kill();
   }
 
@@ -143,12 +150,12 @@ class FaultInjection {
     return ok_status();
   }
 
-  // Repeats `ask` while it returns a retryable error.
-  template <class Ask>
-  Status until_answered(Ask ask) {
+  // Repeats `request` while it returns a retryable error.
+  template <class Request>
+  Status until_answered(Request request) {
     Status status;
     const Status in_time = wait_for("an answer", [&] {
-      status = ask();
+      status = request();
       return status.ok() || !is_retryable(status);
     });
     return in_time.ok() ? status : in_time;
@@ -164,6 +171,7 @@ class FaultInjection {
     }
     for (const size_t i : which) {
       for (const ClientReport& line : clients_[i].report().poll()) {
+        // A report covers the interval before it, so the report that follows the end of the phase belongs to it, too.
         if (line.at_ns > begin_ns && line.at_ns <= end_ns + kReportIntervalNs) phase->latencies.merge(line.latencies);
       }
     }
@@ -183,6 +191,7 @@ class FaultInjection {
   }
 
   void read_recovery() {
+    // manager() is empty if the commit manager does not answer. The number read before is then kept.
     report_.rolled_back = std::max(report_.rolled_back, manager().value("recovered_aborted", uint64_t{0}));
   }
 
@@ -208,6 +217,8 @@ class FaultInjection {
     const uint64_t killed_ns = Env::now_ns();
     victim.kill();
     ++report_.kills;
+    // Step 1: write each account that the client may have claimed. A claimed account is writable only after recovery
+    // has undone the claim (R8, completion by the owner, recovery after the fence).
     LOAM_ASSIGN_OR_RETURN(const std::vector<uint64_t> held, victim.in_flight_keys());
     options_.say(fmt::format("killed client {} while it was writing {} accounts", victim.number(), held.size()));
     const auto times = measure_unlock_times(*prober_, *tables_, held, killed_ns, kTimeoutNs);
@@ -219,6 +230,7 @@ class FaultInjection {
       std::copy_if(times->begin(), times->end(), std::back_inserter(report_.locked_ns),
                    [&](uint64_t ns) { return ns > options_.lease_ns / 4; });
     }
+    // Step 2: wait until the commit manager has no session of the client, open or being recovered.
     Status recovered = wait_for("the end of recovery", [&] { return session_is_gone(session_name(victim.number())); });
     if (recovered == StatusCode::kCancelled) return recovered;
     if (!recovered.ok()) report_.wrong.emplace_back(recovered.message());
@@ -230,6 +242,7 @@ class FaultInjection {
 
   Status pause_client() {
     ClientProcess& paused = clients_[steady_];
+    // Step 1: stop the client and wait until the commit manager has ended its session, because the lease is over.
     const uint64_t lost_before = manager().value("sessions_lost", uint64_t{0});
     const uint64_t paused_ns = Env::now_ns();
     paused.signal(SIGSTOP);
@@ -240,6 +253,7 @@ class FaultInjection {
     });
     if (fenced == StatusCode::kCancelled) return fenced;
     if (!fenced.ok()) report_.wrong.emplace_back(fenced.message());
+    // Step 2: continue the client. It must find out that it is fenced, open a new session, and move money again.
     paused.report().poll();
     const uint64_t fenced_before = paused.report().lines().back().counts.fenced;
     const uint64_t continued_ns = Env::now_ns();
@@ -250,12 +264,12 @@ class FaultInjection {
     const uint64_t stall_ns = report_.paused_ns / 2;
     LOAM_RETURN_IF_ERROR(wait_for_transfers({steady_}, continued_ns, stall_ns));
     report_.resume_latency_ns = first_after(paused, continued_ns, stall_ns) - continued_ns;
-    Status told = wait_for("the paused client's knowledge that it is fenced", [&] {
+    Status status = wait_for("the paused client's knowledge that it is fenced", [&] {
       report_.fenced = paused.report().poll().back().counts.fenced - fenced_before;
       return report_.fenced > 0;
     });
-    if (told == StatusCode::kCancelled) return told;
-    if (!told.ok()) report_.wrong.emplace_back(told.message());
+    if (status == StatusCode::kCancelled) return status;
+    if (!status.ok()) report_.wrong.emplace_back(status.message());
     LOAM_RETURN_IF_ERROR(pause_for(kRecoveryTailNs));
     add_phase("client_paused", "a client is paused (the other)", {victim_}, paused_ns, Env::now_ns());
     return ok_status();
@@ -264,6 +278,8 @@ class FaultInjection {
   Status restart_manager() {
     const Member manager = cluster_.folder().manager();
     const uint64_t killed_ns = Env::now_ns();
+    // The storage nodes and the clients keep running. The new commit manager reads its state and commit log and serves
+    // when the storage nodes have reported (R11, commit log and restart of the commit manager).
     cluster_.kill(manager);
     options_.say("killed the commit manager; restarting it");
     LOAM_RETURN_IF_ERROR(cluster_.start(manager));
@@ -291,6 +307,7 @@ class FaultInjection {
     report_.scans_refused = scanner.refused();
     for (const std::string& wrong : scanner.wrong()) report_.wrong.push_back(wrong);
     if (report_.scans == 0) report_.wrong.push_back("no sum was taken while the money moved");
+    // All clients have ended, so this sum must succeed; a scan may still meet a server that is away.
     const Status total = until_answered([&] { return check_total(*prober_, *tables_); });
     if (!total.ok()) report_.wrong.push_back(fmt::format("at the end: {}", total.message()));
     for (ClientProcess& client : clients_) {
@@ -319,12 +336,14 @@ class FaultInjection {
     });
     if (!read.ok()) report_.wrong.push_back("the ledger cannot be read: " + read.to_string());
     for (size_t fiber = 0; fiber < ledger.size(); ++fiber) {
-      const uint64_t made = ledger[fiber];
+      const uint64_t recorded = ledger[fiber];
       const uint64_t acknowledged = last.counts.acknowledged[fiber];
-      const bool too_many = last.last && made > acknowledged + last.counts.unknown[fiber];
-      if (made >= acknowledged && !too_many) continue;
+      // The last report of a client that ended by SIGTERM counts all its transfers. A killed client may have committed
+      // transfers after its last report.
+      const bool too_many = last.last && recorded > acknowledged + last.counts.unknown[fiber];
+      if (recorded >= acknowledged && !too_many) continue;
       report_.wrong.push_back(fmt::format("fiber {} of client {} was told of {} transfers, and {} have happened", fiber,
-                                          client.number(), acknowledged, made));
+                                          client.number(), acknowledged, recorded));
     }
   }
 

@@ -1,3 +1,4 @@
+// The result of the test as JSON and as a table for people.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// The five queries as options of `loam scan`, and one function for each that computes its answer by a loop over the
+// file.
 #include "deploy/demo/flights.h"
 
 #include <algorithm>
@@ -33,6 +35,7 @@ struct Summary {
   void add(std::optional<double> x) {
     ++rows;
     if (!x) return;
+    // The first value starts the maximum, because all values may be negative.
     max = known == 0 ? *x : std::max(max, *x);
     ++known;
     sum += *x;
@@ -92,37 +95,37 @@ class FlightFile {
   size_t carrier_ = 0, origin_ = 0, dest_ = 0, dep_delay_ = 0, arr_delay_ = 0, distance_ = 0;
 };
 
-AnswerRows delays_by_carrier(const std::vector<Flight>& flights) {
+ResultRows delays_by_carrier(const std::vector<Flight>& flights) {
   std::map<std::string, Summary> groups;
   for (const Flight& flight : flights) groups[flight.carrier].add(flight.dep_delay);
-  AnswerRows rows;
+  ResultRows rows;
   for (const auto& [carrier, s] : groups) {
     rows.push_back({Value::text(carrier), Value::int64(s.rows), s.average(), s.largest()});
   }
   return rows;
 }
 
-AnswerRows delays_by_origin(const std::vector<Flight>& flights) {
+ResultRows delays_by_origin(const std::vector<Flight>& flights) {
   std::map<std::string, Summary> groups;
   for (const Flight& flight : flights) groups[flight.origin].add(flight.arr_delay);
-  AnswerRows rows;
+  ResultRows rows;
   for (const auto& [origin, s] : groups) {
     rows.push_back({Value::text(origin), Value::int64(s.rows), Value::int64(s.known), s.average()});
   }
   return rows;
 }
 
-AnswerRows busiest_destinations(const std::vector<Flight>& flights) {
+ResultRows busiest_destinations(const std::vector<Flight>& flights) {
   std::map<std::string, Summary> groups;
   for (const Flight& flight : flights) groups[flight.dest].add(flight.distance);
-  AnswerRows rows;
+  ResultRows rows;
   for (const auto& [dest, s] : groups) {
     rows.push_back({Value::text(dest), Value::int64(s.rows), Value::float64(s.sum)});
   }
   return rows;
 }
 
-AnswerRows late_from_kennedy(const std::vector<Flight>& flights) {
+ResultRows late_from_kennedy(const std::vector<Flight>& flights) {
   Summary late;
   for (const Flight& flight : flights) {
     if (flight.origin == "JFK" && flight.dep_delay && *flight.dep_delay > 60) late.add(flight.dep_delay);
@@ -130,12 +133,12 @@ AnswerRows late_from_kennedy(const std::vector<Flight>& flights) {
   return {{Value::int64(late.rows), late.average(), late.largest()}};
 }
 
-AnswerRows cancelled_by_carrier(const std::vector<Flight>& flights) {
+ResultRows cancelled_by_carrier(const std::vector<Flight>& flights) {
   std::map<std::pair<std::string, std::string>, int64_t> groups;
   for (const Flight& flight : flights) {
     if (!flight.dep_delay) ++groups[{flight.carrier, flight.origin}];
   }
-  AnswerRows rows;
+  ResultRows rows;
   for (const auto& [group, count] : groups) {
     rows.push_back({Value::text(group.first), Value::text(group.second), Value::int64(count)});
   }
@@ -198,18 +201,19 @@ std::vector<FlightQuery> flight_queries() {
   return questions;
 }
 
-Result<std::vector<AnswerRows>> expected_answers(const std::string& path) {
+Result<std::vector<ResultRows>> expected_results(const std::string& path) {
   LOAM_ASSIGN_OR_RETURN(const std::vector<Flight> flights, FlightFile::read(path));
-  return std::vector<AnswerRows>{delays_by_carrier(flights), delays_by_origin(flights), busiest_destinations(flights),
+  return std::vector<ResultRows>{delays_by_carrier(flights), delays_by_origin(flights), busiest_destinations(flights),
                                  late_from_kennedy(flights), cancelled_by_carrier(flights)};
 }
 
-Status compare_answers(const AnswerRows& got, const AnswerRows& expected) {
+Status compare_results(const ResultRows& got, const ResultRows& expected) {
   const auto wrong = [](const std::string& what) { return Status(StatusCode::kInternal, what); };
   if (got.size() != expected.size()) {
     return wrong(fmt::format("the scan gave {} rows, the file says {}", got.size(), expected.size()));
   }
   std::map<std::string, const std::vector<Value>*> by_group;
+  // Rows are matched by their group, because --order-by leaves the order of equal values open.
   for (const auto& row : expected) by_group[group_of(row)] = &row;
   for (const auto& row : got) {
     const auto found = by_group.find(group_of(row));
@@ -226,6 +230,7 @@ Status compare_answers(const AnswerRows& got, const AnswerRows& expected) {
 
 std::optional<std::string> find_sample() {
   namespace fs = std::filesystem;
+  // The installed program has the sample in ../share/loam. A program of the build folder finds it in a folder above.
   std::vector<fs::path> places;
   if (const char* directory = std::getenv("LOAM_DATA"); directory != nullptr) places.emplace_back(directory);
   std::error_code error;

@@ -23,17 +23,17 @@ struct FlightQuery {
 std::vector<FlightQuery> flight_queries();
 
 /// The rows of an answer; each row has one value for each column.
-using AnswerRows = std::vector<std::vector<Value>>;
+using ResultRows = std::vector<std::vector<Value>>;
 
 /// Computes the answers to all five queries from the CSV file by a plain loop over its rows. The loop shares only the
 /// CSV reader with the import, and nothing with schema, storage and scans. Rows are in the order of the queries'
 /// --order-by and have the columns of the scan. kMalformed: the file lacks a column that the queries need; kNotFound:
 /// there is no such file.
-Result<std::vector<AnswerRows>> expected_answers(const std::string& path);
+Result<std::vector<ResultRows>> expected_results(const std::string& path);
 
 /// Compares two answers. They are equal if they have the same rows, in any order where a query defines none; whole
 /// numbers and texts must be equal, decimal numbers within 1e-9. kInternal: the message has the first difference.
-Status compare_answers(const AnswerRows& got, const AnswerRows& expected);
+Status compare_results(const ResultRows& got, const ResultRows& expected);
 
 /// File name of the sample of flights.
 inline constexpr const char* kSampleName = "flights-2013-01.csv.gz";

@@ -1,3 +1,4 @@
+// Buckets whose width grows with their values: constant relative error, and a constant number of buckets.
 #include "deploy/demo/histogram.h"
 
 #include <algorithm>
@@ -19,6 +20,7 @@ uint64_t Histogram::value_of(unsigned bucket) {
   if (bucket < (1u << kSubBits)) return bucket;
   const unsigned shift = (bucket >> kSubBits) - 1;
   const uint64_t low = ((uint64_t{1} << kSubBits) + (bucket & ((1u << kSubBits) - 1))) << shift;
+  // The middle of the bucket halves the largest error.
   return low + ((uint64_t{1} << shift) >> 1);
 }
 
@@ -37,6 +39,7 @@ void Histogram::merge(const Histogram& other) {
 uint64_t Histogram::quantile_ns(double q) const {
   if (count_ == 0) return 0;
   const auto rank = static_cast<uint64_t>(std::ceil(q * static_cast<double>(count_)));
+  // The largest value is exact, so the quantile 1 is.
   if (rank >= count_) return max_ns_;
   uint64_t seen = 0;
   for (unsigned i = 0; i < kBuckets; ++i) {

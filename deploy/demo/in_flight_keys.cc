@@ -1,3 +1,4 @@
+// The file of the keys in flight, mapped into the memory of the writer.
 #include "deploy/demo/in_flight_keys.h"
 
 #include <cerrno>
@@ -18,6 +19,7 @@ Result<InFlightKeys> InFlightKeys::create(const std::filesystem::path& path, uns
   if (fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   }
+  // The mapping stays valid after close(), so the process needs no descriptor for it.
   const int error = errno;
   if (fd >= 0) close(fd);
   if (memory == MAP_FAILED) {

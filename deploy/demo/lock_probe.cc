@@ -1,3 +1,4 @@
+// The probes poll with transactions of their own, one fiber for each account.
 #include "deploy/demo/lock_probe.h"
 
 #include <fmt/format.h>
@@ -34,6 +35,7 @@ Result<std::vector<uint64_t>> measure_unlock_times(client::Client& client, const
           times[i] = Env::now_ns() - since_ns;
           return;
         }
+        // Bounds the error of the measurement to 1 ms, and the load of the probes.
         client.sleep_for(kTryAgainAfterNs);
       } while (Env::now_ns() < end_ns);
     }));

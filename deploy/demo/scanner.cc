@@ -1,3 +1,4 @@
+// The thread that checks the sum of all balances over and over while clients move money and processes fail.
 #include "deploy/demo/scanner.h"
 
 #include <chrono>
@@ -30,7 +31,7 @@ void Scanner::run() {
       } else if (passes) {
         ++refused_;
       } else if (wrong_.size() < kMaxListedErrors) {
-        wrong_.emplace_back(status.message());
+        wrong_.emplace_back(status.message());  // further errors would only repeat the first ones
       }
     }
     if (!status.ok()) std::this_thread::sleep_for(kTryAgainAfter);

@@ -1,3 +1,5 @@
+// The fibers of the workload run on the worker thread of the client. Other threads read and change its state there,
+// too, by client_.run(). So no member needs a lock.
 #include "deploy/demo/transfer_workload.h"
 
 #include <numeric>
@@ -52,11 +54,11 @@ TransferCounts TransferWorkload::counts() {
   return counts;
 }
 
-Histogram TransferWorkload::take_latencies() {
+Histogram TransferWorkload::fetch_and_reset_latencies() {
   return client_.run([this] { return std::exchange(latencies_, Histogram()); });
 }
 
-Stall TransferWorkload::take_longest_stall() {
+Stall TransferWorkload::fetch_and_reset_longest_stall() {
   return client_.run([this] { return std::exchange(longest_stall_, Stall()); });
 }
 
@@ -64,6 +66,8 @@ void TransferWorkload::record_success(unsigned fiber, uint64_t begin_ns) {
   const uint64_t now_ns = Env::now_ns();
   latencies_.add(now_ns - begin_ns);
   ++counts_.acknowledged[fiber];
+  // A stall is the gap between the begins of two transfers that were acknowledged. A transfer that began before the
+  // newest one cannot extend a gap.
   if (begin_ns <= newest_begin_ns_) return;
   const uint64_t silent_ns = newest_begin_ns_ == 0 ? 0 : begin_ns - newest_begin_ns_;
   if (silent_ns >= longest_stall_.length_ns) longest_stall_ = {silent_ns, now_ns};
@@ -71,13 +75,17 @@ void TransferWorkload::record_success(unsigned fiber, uint64_t begin_ns) {
 }
 
 void TransferWorkload::move_until_stopped(unsigned fiber) {
+  // Each fiber of each client has its own stream of random numbers, derived from its row of the ledger.
   uint64_t random = options_.seed + ledger_key(options_.client_number, fiber).value;
   next_random(random);
   while (!stopped_) {
     const uint64_t from = next_random(random) % tables_.count;
+    // Draws among the other accounts, so `to` differs from `from`.
     const uint64_t to = (from + 1 + next_random(random) % (tables_.count - 1)) % tables_.count;
     const int64_t amount = 1 + static_cast<int64_t>(next_random(random) % kMaxAmount);
     const uint64_t begin_ns = Env::now_ns();
+    // The keys are noted before the first request: if the process is killed at any later moment, the file names every
+    // account that it may have claimed.
     if (in_flight_keys_ != nullptr) in_flight_keys_->begin(fiber, from, to);
     const Status status = transfer(client_, tables_, from, to, amount, ledger_key(options_.client_number, fiber));
     if (in_flight_keys_ != nullptr) in_flight_keys_->end(fiber);
@@ -86,6 +94,7 @@ void TransferWorkload::move_until_stopped(unsigned fiber) {
       continue;
     }
     record_failure(fiber, status);
+    // An error that a correct cluster never returns ends all fibers one by one, each at its next failure.
     if (!counts_.fatal.empty()) return;
     client_.sleep_for(kRetryAfterNs);
   }

@@ -61,9 +61,9 @@ class TransferWorkload {
   TransferCounts counts();
   /// Latencies of the transfers that were acknowledged since the last call: from the first begin to the
   /// acknowledgement, retries included.
-  Histogram take_latencies();
+  Histogram fetch_and_reset_latencies();
   /// The longest stall that ended since the last call.
-  Stall take_longest_stall();
+  Stall fetch_and_reset_longest_stall();
 
  private:
   void move_until_stopped(unsigned fiber);

@@ -68,10 +68,10 @@ TEST_F(TransferWorkloadTest, KeepsTotalAndRecordsEveryTransferInLedger) {
   EXPECT_EQ(counts.fatal, "");
   EXPECT_GE(counts.transfers(), 500u);
   EXPECT_GT(scans, 0u);
-  EXPECT_EQ(workload.take_latencies().count(), counts.transfers());
-  EXPECT_EQ(workload.take_latencies().count(), 0u);
-  EXPECT_GT(workload.take_longest_stall().length_ns, 0u);
-  EXPECT_EQ(workload.take_longest_stall().end_ns, 0u);
+  EXPECT_EQ(workload.fetch_and_reset_latencies().count(), counts.transfers());
+  EXPECT_EQ(workload.fetch_and_reset_latencies().count(), 0u);
+  EXPECT_GT(workload.fetch_and_reset_longest_stall().length_ns, 0u);
+  EXPECT_EQ(workload.fetch_and_reset_longest_stall().end_ns, 0u);
   EXPECT_TRUE(check_total(*watcher, *tables).ok());
   const auto ledger = read_ledger(*watcher, *tables, 3, 8);
   ASSERT_TRUE(ledger.ok()) << ledger.status().to_string();

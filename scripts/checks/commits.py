@@ -38,12 +38,12 @@ def run(tree):
     """Returns the findings in the commits after the recorded one. It finds nothing without a git repository and in a
     shallow clone."""
     recorded = (tree.text(_RECORD) or "").strip()
-    told = tree.git("log", "--no-merges", "--format=%h%x00%s%x00%b%x01", f"{recorded}..HEAD") if recorded else None
-    if told is None:
+    output = tree.git("log", "--no-merges", "--format=%h%x00%s%x00%b%x01", f"{recorded}..HEAD") if recorded else None
+    if output is None:
         return []
     areas = {*CODE_ROOTS, *_OTHER_AREAS} | {part for path in tree.paths for part in path.split("/")[:-1]}
     findings = []
-    for commit in filter(None, (entry.strip("\n") for entry in told.split("\x01"))):
+    for commit in filter(None, (entry.strip("\n") for entry in output.split("\x01"))):
         name, subject, body = commit.split("\0")
         findings += [Finding(f"commit {name}", 0, f'"{subject}": {breach}') for breach in _breaches(areas, subject, body)]
     return findings

@@ -15,14 +15,14 @@ _LINE = re.compile(r"^(.*?):(\d+):\d+: error: code should be clang-formatted")
 
 def _format(tree, paths):
     command = ["clang-format-19", "--dry-run", "-Werror", "--ferror-limit=1", *paths]
-    told = subprocess.run(command, cwd=tree.root, capture_output=True, text=True)
+    result = subprocess.run(command, cwd=tree.root, capture_output=True, text=True)
     findings = [
         Finding(match.group(1), int(match.group(2)), f"not formatted: run clang-format-19 -i {match.group(1)}")
-        for match in map(_LINE.match, told.stderr.splitlines())
+        for match in map(_LINE.match, result.stderr.splitlines())
         if match
     ]
-    if told.returncode != 0 and not findings:
-        raise RuntimeError(f"clang-format-19 failed: {told.stderr.strip()}")
+    if result.returncode != 0 and not findings:
+        raise RuntimeError(f"clang-format-19 failed: {result.stderr.strip()}")
     return findings
 
 

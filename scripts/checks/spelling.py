@@ -16,11 +16,11 @@ def run(tree):
     command = ["codespell"]
     if tree.exists(ALLOWED):
         command += ["--ignore-words", ALLOWED]
-    told = subprocess.run([*command, "--", *paths], cwd=tree.root, capture_output=True, text=True)
-    if told.returncode not in (0, 65):  # 65: it found something
-        raise RuntimeError(f"codespell failed: {told.stderr.strip()}")
+    result = subprocess.run([*command, "--", *paths], cwd=tree.root, capture_output=True, text=True)
+    if result.returncode not in (0, 65):  # 65: it found something
+        raise RuntimeError(f"codespell failed: {result.stderr.strip()}")
     findings = []
-    for line in told.stdout.splitlines():
+    for line in result.stdout.splitlines():
         match = _LINE.match(line)
         if match:
             path = match.group(1).removeprefix("./")

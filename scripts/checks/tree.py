@@ -70,8 +70,8 @@ class Tree:
 
     def git(self, *arguments):
         """Runs git at the root of the tree. Returns its output, or None if it fails, as without a repository."""
-        told = subprocess.run(["git", "-C", str(self.root), *arguments], capture_output=True, text=True)
-        return told.stdout if told.returncode == 0 else None
+        result = subprocess.run(["git", "-C", str(self.root), *arguments], capture_output=True, text=True)
+        return result.stdout if result.returncode == 0 else None
 
     def changed_since(self, commit):
         """Returns the paths that differ from a commit, whether the change is committed or not. None: the commit is not

@@ -76,12 +76,12 @@ int main(int argc, char** argv) {
                                  "Storage node of a Loam cluster: keeps records in memory. There is no authentication: "
                                  "listen on a network that you trust.");
   declare(program.options(), options);
-  loam::program::ServiceFactory work;
-  work.check = [&] { return options.check(); };
-  work.start = [&](auto lost) -> loam::Result<std::unique_ptr<loam::program::Service>> {
+  loam::program::ServiceFactory factory;
+  factory.check = [&] { return options.check(); };
+  factory.start = [&](auto lost) -> loam::Result<std::unique_ptr<loam::program::Service>> {
     LOAM_ASSIGN_OR_RETURN(auto node, StorageNode::start(options, std::move(lost)));
     std::unique_ptr<loam::program::Service> service = std::make_unique<Node>(std::move(node));
     return service;
   };
-  return program.run(argc, argv, work);
+  return program.run(argc, argv, factory);
 }

@@ -47,7 +47,7 @@ class RecordingPeer : public Peer {
       }
       return decoded;
     }
-    ADD_FAILURE() << "no answer with sequence " << sequence;
+    ADD_FAILURE() << "no reply with sequence " << sequence;
     return {};
   }
 

@@ -159,7 +159,7 @@ class QueryResult : public ScanSink {
   }
   void progress(ScanId, const wire::ScanStatistics& so_far) override {
     LOAM_CHECK(parts_done < parts, "no progress report follows the end of a query");
-    told.push_back(so_far);
+    progress_reports.push_back(so_far);
   }
   void done(ScanId, const Status& ended, const wire::ScanStatistics& cost) override {
     LOAM_CHECK(parts_done < parts, "each part of a query ends once");
@@ -171,16 +171,16 @@ class QueryResult : public ScanSink {
   /// True if all parts have ended.
   bool ended() const { return parts_done == parts; }
 
-  size_t parts = 1;                        // parts of the scan that end separately
-  size_t parts_done = 0;                   // parts that have ended
-  bool keep_chunks = false;                // keep the memory of chunks, as a network does that cannot send them
-  std::vector<ChunkMemory> kept;           // that memory
-  std::vector<ResultRow> rows;             // the merged result
-  Status status;                           // the first error, or ok
-  wire::ScanStatistics statistics;         // from the last part that ended
-  std::vector<wire::ScanStatistics> told;  // the progress reports
-  size_t chunks = 0;                       // number of chunks
-  size_t largest = 0;                      // bytes of the largest chunk
+  size_t parts = 1;                 // parts of the scan that end separately
+  size_t parts_done = 0;            // parts that have ended
+  bool keep_chunks = false;         // keep the memory of chunks, as a network does that cannot send them
+  std::vector<ChunkMemory> kept;    // that memory
+  std::vector<ResultRow> rows;      // the merged result
+  Status status;                    // the first error, or ok
+  wire::ScanStatistics statistics;  // from the last part that ended
+  std::vector<wire::ScanStatistics> progress_reports;
+  size_t chunks = 0;   // number of chunks
+  size_t largest = 0;  // bytes of the largest chunk
 
  private:
   ResultMerger merger_;

@@ -66,21 +66,21 @@ class Setup(unittest.TestCase):
 
     def test_package_that_apt_did_not_install_is_an_error(self):
         self.stand_in("apt-get", "true")
-        told = self.run_setup()
-        self.assertEqual(told.returncode, 1)
-        self.assertIn("still missing", told.stderr)
+        result = self.run_setup()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("still missing", result.stderr)
 
     def test_failing_apt_is_an_error(self):
         self.stand_in("apt-get", "exit 100")
-        told = self.run_setup()
-        self.assertEqual(told.returncode, 1)
-        self.assertIn("fix the network", told.stderr)
+        result = self.run_setup()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("fix the network", result.stderr)
 
     def test_missing_root_and_sudo_is_an_error(self):
         self.stand_in("id", "echo 1000")
-        told = self.run_setup()
-        self.assertEqual(told.returncode, 1)
-        self.assertIn("neither root nor sudo", told.stderr)
+        result = self.run_setup()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("neither root nor sudo", result.stderr)
         self.assertEqual(self.log.read_text(), "")
 
     def test_installs_through_sudo(self):
@@ -91,9 +91,9 @@ class Setup(unittest.TestCase):
 
     def test_another_system_is_refused(self):
         for self.os_release in ("", 'ID=fedora\nVERSION_ID=40\nPRETTY_NAME="Fedora Linux 40"\n', "ID=debian\nVERSION_ID=11\n"):
-            told = self.run_setup()
-            self.assertEqual(told.returncode, 1)
-            self.assertIn("Debian 12", told.stderr)
+            result = self.run_setup()
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("Debian 12", result.stderr)
         self.assertEqual(self.log.read_text(), "")
 
     def test_wrong_use_is_refused(self):

@@ -1,3 +1,5 @@
+// The hostile client of attack.h. RawPeer makes the frames, and mutate.h changes the bytes. This file chooses
+// messages and sees that the server survives them.
 #include "tests/fuzz/attack.h"
 
 #include <algorithm>
@@ -80,6 +82,7 @@ bool Attacker::open(RawPeer& peer) {
   ++counts_.connections;
   if (victim_ == Victim::kManager) return open_session(peer);
   if (control_.ended() || ++connections_of_session_ > kConnectionsOfSession) {
+    // Closes the session after some connections and opens another one, so that the attack covers many sessions.
     if (!control_.ended()) {
       const Buffer close[] = {encoded(CloseSession{}, 2)};
       control_.send_messages(close);
@@ -89,6 +92,8 @@ bool Attacker::open(RawPeer& peer) {
     std::construct_at(&control_);
     if (!open_session(control_)) return false;
   }
+  // The session of an attack on a node lives at the commit manager. It must be renewed, or the node would refuse its
+  // connections as fenced.
   if (Env::now_ns() - session_heard_ns_ > kRenewNs) {
     const Buffer renew[] = {encoded(RenewSession{}, 3)};
     control_.send_messages(renew);
@@ -221,6 +226,7 @@ void Attacker::connection(const Load& load, const std::atomic<bool>& stop) {
     if (bytes < kBatchBytes && batch.size() < kBatchMessages) continue;
     if (!send_batch(peer, batch)) break;
     bytes = 0;
+    // Keeps to the rate, and reads replies meanwhile.
     const uint64_t due_ns = load.per_second == 0 ? 0 : begin_ns + i * 1'000'000'000 / load.per_second;
     for (uint64_t now_ns = Env::now_ns(); now_ns < due_ns; now_ns = Env::now_ns()) peer.receive(due_ns - now_ns);
   }
@@ -256,6 +262,7 @@ void Attacker::send_all(std::vector<Buffer> messages) {
     while (next < messages.size() && !ending && !peer.ended()) {
       std::vector<Buffer> batch;
       for (; next < messages.size() && !ending && batch.size() < kBatchMessages; ++next) {
+        // A message after which the server may close the connection must be the last one of its connection.
         ending = !keeps_connection_open(messages[next]);
         batch.push_back(ending ? std::move(messages[next]) : numbered(messages[next]));
       }

@@ -40,8 +40,8 @@ void check_merge(const Schema& schema, const Query& query, const std::shared_ptr
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
-  const Schema schema = fuzz::chosen_schema(fuzz::take_choice(rest));
-  const Query query = fuzz::chosen_query(schema, fuzz::take_choice(rest));
+  const Schema schema = fuzz::chosen_schema(fuzz::consume_choice(rest));
+  const Query query = fuzz::chosen_query(schema, fuzz::consume_choice(rest));
   const auto partial = std::make_shared<const ResultSchema>(query.partial_schema(schema));
   auto decoded = [&] {
     const fuzz::MemoryMeter meter;

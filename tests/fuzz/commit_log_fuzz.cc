@@ -44,7 +44,7 @@ Buffer log_of_records(Bytes rest) {
   commit::encode_checkpoint({}, kNonce, log);
   uint64_t chain = kNonce;
   while (!rest.empty()) {
-    const size_t size = std::min<size_t>(fuzz::take_choice(rest), rest.size());
+    const size_t size = std::min<size_t>(fuzz::consume_choice(rest), rest.size());
     chain = put_sealed<uint32_t>(rest.first(size), chain, log);
     rest = rest.subspan(size);
   }
@@ -63,7 +63,7 @@ void require_ranges(const std::vector<commit::IdRange>& ranges) {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
   Buffer log;
-  switch (fuzz::take_choice(rest) % 3) {
+  switch (fuzz::consume_choice(rest) % 3) {
     case 1:
       log = log_around(rest);
       break;
@@ -84,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                   "bytes that are not a log have the right code");
     return -1;
   }
+  // The accepted content must be consistent.
   require_ranges(found->contents.committed);
   fuzz::require(found->checkpoint_bytes <= found->valid_bytes && found->valid_bytes <= log.size(),
                 "the valid part lies in the log");

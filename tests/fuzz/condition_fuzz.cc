@@ -32,6 +32,8 @@ Truth judge(const Expression& expression, const RowView& row) {
     case Expression::Kind::kOr:
       break;
   }
+  // AND ends at the first FALSE, OR at the first TRUE. An UNKNOWN child makes the result UNKNOWN unless a decisive
+  // child follows.
   const bool decisive = expression.kind == Expression::Kind::kOr;
   Truth result = !decisive;
   for (const Expression& child : expression.children) {
@@ -46,7 +48,7 @@ Truth judge(const Expression& expression, const RowView& row) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
-  const uint8_t choice = fuzz::take_choice(rest);
+  const uint8_t choice = fuzz::consume_choice(rest);
   const Schema schema = fuzz::chosen_schema(choice);
   const auto condition = parse_condition(as_text(rest), schema);
   const auto selection = parse_where(as_text(rest), schema);

@@ -77,9 +77,10 @@ int check_numbers(std::string_view text) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
-  if (fuzz::take_choice(rest) % 2 == 1) return check_numbers(as_text(rest));
+  if (fuzz::consume_choice(rest) % 2 == 1) return check_numbers(as_text(rest));
   Settings settings;
   if (!settings.read(std::string(as_text(rest)))) return -1;
+  // The options must survive a round trip through their text.
   const std::string written = settings.options.to_toml();
   Settings again;
   fuzz::require(again.read(written), "a written configuration can be read");

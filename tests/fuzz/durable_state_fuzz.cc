@@ -29,7 +29,7 @@ Buffer file_around(Bytes body) {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
   Buffer file;
-  if (fuzz::take_choice(rest) % 2 == 1) {
+  if (fuzz::consume_choice(rest) % 2 == 1) {
     file = file_around(rest);
     rest = file;
   }

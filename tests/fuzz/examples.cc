@@ -1,3 +1,5 @@
+// The examples of examples.h, as values that the encoders of the product turn into bytes. They follow each change of
+// the formats without being edited.
 #include "tests/fuzz/examples.h"
 
 #include <array>

@@ -121,7 +121,7 @@ struct RecordingHandler final : Handler {
 
 Buffer hello() {
   Greeting greeting;
-  greeting.protocol_version = kProtocolVersion;
+  greeting.protocol_version = kFramingVersion;
   greeting.max_frame_bytes = kFrameBytes;
   greeting.window_frames = kWindow;
   greeting.max_message_bytes = kMessageBytes;
@@ -174,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace loam::net;
   static BufferTransport transport;
   Bytes rest = fuzz::input(data, size);
-  const uint8_t choice = fuzz::take_choice(rest);
+  const uint8_t choice = fuzz::consume_choice(rest);
   const size_t step = choice / 4 == 0 ? SIZE_MAX : choice / 4;
   RecordingHandler keeper;
   keeper.pauses = (choice & 2) != 0;

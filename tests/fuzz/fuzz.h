@@ -35,7 +35,7 @@ inline void require_ok(const Status& status, const char* what) {
 inline Bytes input(const uint8_t* data, size_t size) { return std::as_bytes(std::span(data, size)); }
 
 /// Removes the first byte of the input and returns it, as a choice of 256; 0 if the input is empty.
-inline uint8_t take_choice(Bytes& rest) {
+inline uint8_t consume_choice(Bytes& rest) {
   if (rest.empty()) return 0;
   const auto choice = static_cast<uint8_t>(rest[0]);
   rest = rest.subspan(1);

@@ -54,6 +54,7 @@ class Corpus {
 void add_messages(Corpus& corpus) {
   const ExampleIds ids;
   const auto take = [&](wire::Opcode opcode, const Buffer& message) {
+    // The opcodes of the storage protocol come first.
     const bool storage = opcode < wire::Opcode::kOpenSession;
     corpus.add(storage ? "storage_message_fuzz" : "manager_message_fuzz", {}, message);
   };
@@ -78,7 +79,7 @@ void append(Buffer& to, const T& value) {
 void add_frames(Corpus& corpus) {
   using namespace net;
   Buffer greeting;
-  append(greeting, Greeting{.protocol_version = kProtocolVersion,
+  append(greeting, Greeting{.protocol_version = kFramingVersion,
                             .max_frame_bytes = kMinFrameBytes,
                             .window_frames = 4,
                             .max_message_bytes = 4096});
@@ -163,6 +164,7 @@ void add_states(Corpus& corpus) {
   state.nodes = {{NodeId(1), Incarnation(5), "tcp://127.0.0.1:7401", "", 1u << 20, false}};
   state.shards_assigned = true;
   state.shards.owners.assign(wire::kVirtualShards, NodeId(1));
+  // Both forms of the input: the whole file, and the body alone, around which the target puts head and checksum.
   Buffer file;
   state.history = {{7, 8}, {{2, 98, 4}, {3, 99, 10}}, 12};
   commit::encode_state(state, file);

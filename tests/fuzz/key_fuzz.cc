@@ -49,7 +49,7 @@ std::optional<std::vector<Value>> decode(const KeyCodec& codec, Bytes key) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
-  const std::vector<KeyPart> parts = fuzz::chosen_key_parts(fuzz::take_choice(rest));
+  const std::vector<KeyPart> parts = fuzz::chosen_key_parts(fuzz::consume_choice(rest));
   const KeyCodec codec = KeyCodec::make(parts).value();
   (void)decode(codec, rest);
   // The input does not say where the first key ends, so the target tries all positions. At most one is right.

@@ -192,13 +192,13 @@ struct FieldAt {
 void walk_frames(Attacker& attacker) {
   using net::FrameHeader, net::FrameType, net::Greeting;
   Buffer greeting(sizeof(Greeting));
-  net::write_as(greeting.data(), Greeting{.protocol_version = net::kProtocolVersion,
+  net::write_as(greeting.data(), Greeting{.protocol_version = net::kFramingVersion,
                                           .max_frame_bytes = net::kMaxFrameBytes,
                                           .window_frames = net::kWindowFrames,
                                           .max_message_bytes = net::kMaxMessageBytes});
   for (const FieldAt& field : {FieldAt{0, 8, net::kMagic},
                                {8, 4, 64},
-                               {12, 4, net::kProtocolVersion},
+                               {12, 4, net::kFramingVersion},
                                {16, 4, 3},
                                {20, 4, 20},
                                {24, 4, net::kMaxFrameBytes},
@@ -289,6 +289,8 @@ void latency(const Options& options, WellBehavedClient& good, Attackers& attacke
   verdict.inconclusive = true;
   for (int part = 0; part < kLatencyParts && verdict.inconclusive; ++part) {
     for (uint64_t slice = 0; slice < options.slices; ++slice) {
+      // Each slice has one window of each group, in random order, so that load of the machine that follows a period
+      // disturbs no group more than the others.
       for (size_t i = groups.size(); i > 1; --i) std::swap(groups[i - 1], groups[random.below(i)]);
       for (std::vector<double>* const group : groups) {
         const bool mutated = group == &windows.mutated;
@@ -329,6 +331,7 @@ void flood(const Options& options, WellBehavedClient& good, Attackers& attackers
     std::printf("%3lu%%: %lu messages so far, commit manager %lu MiB, storage node %lu MiB\n", step * 10,
                 counts.messages, now[0] >> 20, now[1] >> 20);
     std::fflush(stdout);
+    // The first tenth fills pools and caches. Growth counts from there.
     if (step == 1) std::copy(std::begin(now), std::end(now), std::begin(rss));
     if (step < 10) continue;
     for (int i = 0; i < 2; ++i) {
@@ -343,9 +346,11 @@ int run(Options options) {
   std::printf("seed %lu (LOAM_SEED=%lu repeats the mutations)\n", options.seed, options.seed);
   WellBehavedClient good(options.servers.manager);
   options.servers.table = good.prepare(random);
+  // Part 1: connections that stop before or within the handshake.
   for (const Victim victim : {Victim::kManager, Victim::kNode}) {
     for (const bool greeting : {false, true}) half_open(options, victim, greeting);
   }
+  // Part 2: every field with each of its boundary values, at both servers.
   Attackers attackers;
   for (const Victim victim : {Victim::kManager, Victim::kNode}) {
     attackers.push_back(std::make_unique<Attacker>(options.servers, victim, random()));
@@ -358,6 +363,8 @@ int run(Options options) {
           victim == Victim::kManager ? "boundary values, commit manager" : "boundary values, storage node");
     good.check_records();
   }
+  // Part 3: the latency of other clients. Part 4: millions of mutated messages, under which the memory of the servers
+  // must not grow.
   latency(options, good, attackers, random);
   flood(options, good, attackers);
   for (const auto& attacker : attackers)

@@ -1,3 +1,4 @@
+// The meter of fuzz.h, on the allocation hooks of the sanitizer.
 #include <algorithm>
 
 #include <sanitizer/allocator_interface.h>

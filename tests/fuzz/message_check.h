@@ -6,9 +6,9 @@
 
 namespace loam::fuzz {
 
-/// Upper bound on the memory of a decoded message for each byte of the encoded one. The worst case is a list: its
-/// largest element over that element's shortest encoding (a table of the catalog); and a growing list keeps its old
-/// memory until the elements have moved.
+/// Upper bound on the memory of a decoded message for each byte of the encoded one. The worst case is a list of
+/// tables of the catalog, whose elements are the largest in relation to their shortest encoding. A growing list also
+/// keeps its old memory until the elements have moved.
 inline constexpr size_t kMessageFactor = 128;
 
 /// Checks that the encoding of a decoded message is a fixed point: decoding and encoding it again gives the same

@@ -1,3 +1,5 @@
+// Mutations of bytes. They know nothing of the formats, but set lengths and counts to boundary values more often than
+// random bytes would.
 #include "tests/fuzz/mutate.h"
 
 #include <algorithm>
@@ -15,26 +17,32 @@ void change_once(testing::Random& random, Buffer& bytes, Bytes other) {
   switch (random.below(8)) {
     case 0:
     case 1:
+      // Flips a bit.
       bytes[at] ^= static_cast<std::byte>(1u << random.below(8));
       return;
     case 2:
+      // Sets a byte.
       bytes[at] = static_cast<std::byte>(random.below(256));
       return;
     case 3:
+      // Sets a possible length or count to a boundary value.
       bytes = with_varint(bytes, at, boundary_values(bytes.size() - at)[random.below(9)]);
       return;
     case 4:
       bytes = with_number(bytes, at, size_t{1} << random.below(4), boundary_values(bytes.size() - at)[random.below(9)]);
       return;
     case 5:
+      // Removes bytes.
       bytes.erase(where, where + static_cast<ptrdiff_t>(count));
       return;
     case 6: {
+      // Doubles bytes.
       const Buffer piece(where, where + static_cast<ptrdiff_t>(count));
       bytes.insert(where, piece.begin(), piece.end());
       return;
     }
     default: {
+      // Inserts a part of the other message.
       const size_t from = random.below(other.size());
       const Bytes piece = other.subspan(from, std::min<size_t>(other.size() - from, count));
       bytes.insert(where, piece.begin(), piece.end());

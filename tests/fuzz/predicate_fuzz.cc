@@ -6,7 +6,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace loam;
   Bytes rest = fuzz::input(data, size);
-  const uint8_t choice = fuzz::take_choice(rest);
+  const uint8_t choice = fuzz::consume_choice(rest);
   const Schema schema = fuzz::chosen_schema(choice);
   ByteReader reader(rest);
   const auto decoded = fuzz::check_round_trip_of<Selection>(reader, 128, size);

@@ -27,7 +27,7 @@ void check_use(const Query& query, const Schema& schema, uint8_t choice) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
-  const uint8_t choice = fuzz::take_choice(rest);
+  const uint8_t choice = fuzz::consume_choice(rest);
   const Schema schema = fuzz::chosen_schema(choice);
   ByteReader reader(rest);
   const auto decoded = fuzz::check_round_trip_of<Query>(reader, 128, size);

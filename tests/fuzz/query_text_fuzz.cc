@@ -10,8 +10,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace loam;
   Bytes rest = fuzz::input(data, size);
-  const Schema schema = fuzz::chosen_schema(fuzz::take_choice(rest));
-  const uint8_t choice = fuzz::take_choice(rest);
+  const Schema schema = fuzz::chosen_schema(fuzz::consume_choice(rest));
+  const uint8_t choice = fuzz::consume_choice(rest);
   std::string_view text = as_text(rest);
   const auto line = [&text] {
     const std::string_view taken = text.substr(0, text.find('\n'));
@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::require(parsed->names.size() == columns, "each column has a name");
   fuzz::require(std::set(parsed->names.begin(), parsed->names.end()).size() == columns, "names are unique");
   for (const cli::SortColumn& sort : parsed->sort) fuzz::require(sort.column < columns, "sort columns exist");
+  // A parsed query must survive the encoding in which it reaches the storage nodes.
   Buffer bytes;
   ByteWriter writer(bytes);
   parsed->query.encode(writer);

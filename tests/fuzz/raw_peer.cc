@@ -1,3 +1,5 @@
+// The connection of raw_peer.h. It uses the frame formats of common/net/link, but none of the code of the transport,
+// which would refuse to send malformed bytes.
 #include "tests/fuzz/raw_peer.h"
 
 #include <array>
@@ -35,11 +37,12 @@ bool decodes(const Envelope& envelope, const ByteReader& body) {
   return ((envelope.opcode == Messages::kOpcode && fits(Messages())) || ...);
 }
 
+/// A reply has an odd opcode.
 bool is_answer(Opcode opcode) { return opcode == Opcode::kError || static_cast<int>(opcode) % 2 == 1; }
 
 Buffer greeting() {
   net::Greeting greeting;
-  greeting.protocol_version = kProtocolVersion;
+  greeting.protocol_version = net::kFramingVersion;
   greeting.max_frame_bytes = net::kMaxFrameBytes;
   greeting.window_frames = kWindow;
   greeting.max_message_bytes = net::kMaxMessageBytes;
@@ -110,7 +113,7 @@ Status RawPeer::greet() {
     got += static_cast<size_t>(size);
   }
   const auto welcome = net::read_as<net::Greeting>(reply.data());
-  LOAM_RETURN_IF_ERROR(net::check_greeting(welcome, net::GreetingKind::kWelcome, kProtocolVersion));
+  LOAM_RETURN_IF_ERROR(net::check_greeting(welcome, net::GreetingKind::kWelcome, net::kFramingVersion));
   max_frame_bytes_ = welcome.max_frame_bytes;
   credits_ = welcome.window_frames;
   return ok_status();
@@ -143,6 +146,7 @@ bool RawPeer::send_raw(Bytes bytes) {
 
 bool RawPeer::send_messages(std::span<const Buffer> messages) {
   const uint64_t deadline_ns = Env::now_ns() + kDeadlineNs;
+  // Each frame needs a credit. A correct server returns credits as it reads frames.
   while (credits_ == 0) {
     if (!receive(kDeadlineNs)) return false;
     if (Env::now_ns() > deadline_ns) report_violation("the server returns no credits");
@@ -172,6 +176,7 @@ bool RawPeer::call(Buffer request, Opcode opcode, Buffer& answer) {
   expected_reply_ = &answer;
   const uint64_t deadline_ns = Env::now_ns() + kDeadlineNs;
   const std::array messages = {std::move(request)};
+  // process_message() fills `answer` when the expected reply or an error arrives.
   bool open = send_messages(messages);
   while (open && answer.empty() && Env::now_ns() < deadline_ns) open = receive(kDeadlineNs);
   expected_reply_ = nullptr;
@@ -213,9 +218,10 @@ void RawPeer::parse() {
       return;
     }
     if (in_.size() - at < header.size_bytes) break;
-    take_frame(header, Bytes(in_).subspan(at + sizeof(header), header.size_bytes - sizeof(header)));
+    process_frame(header, Bytes(in_).subspan(at + sizeof(header), header.size_bytes - sizeof(header)));
     at += header.size_bytes;
   }
+  // An incomplete frame stays until the rest of it arrives.
   in_.erase(in_.begin(), in_.begin() + static_cast<ptrdiff_t>(at));
   if (!ended() && credits_to_return_ >= kWindow / 2) return_credits();
 }
@@ -230,7 +236,7 @@ void RawPeer::return_credits() {
   if (::send(fd_, frame.data(), frame.size(), MSG_NOSIGNAL) < 0) end();
 }
 
-void RawPeer::take_frame(const net::FrameHeader& header, Bytes payload) {
+void RawPeer::process_frame(const net::FrameHeader& header, Bytes payload) {
   credits_ += header.credits;
   if (net::takes_credit(header.type)) ++credits_to_return_;
   if (header.type == net::FrameType::kGoodbye) {
@@ -238,11 +244,12 @@ void RawPeer::take_frame(const net::FrameHeader& header, Bytes payload) {
     end();
     return;
   }
+  // The fragments of one message arrive in order and fill it.
   if (header.type == net::FrameType::kFragment) {
     net::Part part;
     if (!net::parse_part(header, payload, part).ok()) return report_violation("the server sent a malformed fragment");
     fragments_.insert(fragments_.end(), part.bytes.begin(), part.bytes.end());
-    if (fragments_.size() >= part.head.whole) take_message(std::exchange(fragments_, Buffer()));
+    if (fragments_.size() >= part.head.whole) process_message(std::exchange(fragments_, Buffer()));
     return;
   }
   if (header.type != net::FrameType::kMessages) return;
@@ -251,12 +258,12 @@ void RawPeer::take_frame(const net::FrameHeader& header, Bytes payload) {
     payload = payload.subspan(sizeof(message));
     const size_t padded = round_up(size_t{message.size_bytes}, net::kFrameAlignment);
     if (padded > payload.size()) return report_violation("the server sent a message that exceeds its frame");
-    take_message(payload.first(message.size_bytes));
+    process_message(payload.first(message.size_bytes));
     payload = payload.subspan(padded);
   }
 }
 
-void RawPeer::take_message(Bytes message) {
+void RawPeer::process_message(Bytes message) {
   ++answers_;
   Opcode opcode{};
   if (!well_formed(message, opcode)) return report_violation("the server sent a malformed message");

@@ -65,8 +65,8 @@ class RawPeer {
   void end();
   void report_violation(const std::string& what);
   void parse();
-  void take_frame(const net::FrameHeader& header, Bytes payload);
-  void take_message(Bytes message);
+  void process_frame(const net::FrameHeader& header, Bytes payload);
+  void process_message(Bytes message);
   void return_credits();
   bool wait(short events, uint64_t timeout_ns) const;
 

@@ -46,8 +46,8 @@ void check_projection(const Schema& schema, testing::Random random, Bytes row) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes row = fuzz::input(data, size);
-  const Schema schema = fuzz::chosen_schema(fuzz::take_choice(row));
-  testing::Random random(fuzz::take_choice(row));
+  const Schema schema = fuzz::chosen_schema(fuzz::consume_choice(row));
+  testing::Random random(fuzz::consume_choice(row));
   const bool part = check_part(schema, random.fork(), row);
   const Status valid = validate_row(schema, row);
   if (!valid.ok()) {
@@ -56,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return part ? 0 : -1;
   }
   check_projection(schema, random.fork(), row);
+  // Builds the row again from its values. All values must survive, and a selection must treat both rows alike.
   const RowView view(schema, row);
   RowBuilder builder(schema);
   for (size_t i = 0; i < schema.size(); ++i) {

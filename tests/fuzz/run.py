@@ -34,9 +34,9 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
 
     def command(self):
-        given = [folder for folder in (self.build / "seeds" / self.target, ROOT / "tests/fuzz/corpus" / self.target)
+        seed_folders = [folder for folder in (self.build / "seeds" / self.target, ROOT / "tests/fuzz/corpus" / self.target)
                  if folder.is_dir()]
-        folders = [self.grown, *given]
+        folders = [self.grown, *seed_folders]
         command = [self.build / "bin" / self.target, f"-max_total_time={self.arguments.seconds}",
                    f"-artifact_prefix={self.artifacts}/{self.target}-", f"-max_len={INPUT_BYTES}",
                    f"-rss_limit_mb={RSS_MB}", f"-malloc_limit_mb={RSS_MB // 4}", f"-timeout={INPUT_SECONDS}",

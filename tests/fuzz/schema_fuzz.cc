@@ -39,7 +39,7 @@ int check_text(std::string_view text) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
-  if (fuzz::take_choice(rest) % 2 == 1) return check_text(as_text(rest));
+  if (fuzz::consume_choice(rest) % 2 == 1) return check_text(as_text(rest));
   ByteReader reader(rest);
   const auto decoded = fuzz::check_round_trip_of<Schema>(reader, 64, size);
   if (!decoded) return -1;

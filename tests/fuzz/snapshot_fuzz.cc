@@ -33,6 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     meter.require_at_most(32, size);
     return result;
   }();
+  // The decoder may reuse an object. Its previous content must not show in the result.
   const Status same = Snapshot::decode(second, reused);
   fuzz::require(same.ok() == decoded.ok(), "a reused object gives the same result");
   if (!decoded.ok()) {
@@ -50,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::require_ok(twice.status(), "an encoded snapshot can be decoded");
   fuzz::require(again.at_end() && *twice == *decoded, "a snapshot survives encoding");
   fuzz::require(decoded->sees_all_of(*twice) && twice->sees_all_of(*decoded), "equal snapshots see the same");
-  const auto made = Snapshot::make(decoded->base(), decoded->high(), decoded->open());
-  fuzz::require(made.ok() && *made == *decoded, "a decoded snapshot is canonical");
+  const auto result = Snapshot::make(decoded->base(), decoded->high(), decoded->open());
+  fuzz::require(result.ok() && *result == *decoded, "a decoded snapshot is canonical");
   (void)decoded->to_string();
   return 0;
 }

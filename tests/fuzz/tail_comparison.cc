@@ -1,3 +1,4 @@
+// The estimate uses every pair of windows, so that a few windows that other programs disturbed change it little.
 #include "tests/fuzz/tail_comparison.h"
 
 #include <algorithm>

@@ -32,7 +32,7 @@ int check_text(std::string_view text, FieldType type) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes rest = fuzz::input(data, size);
-  const uint8_t choice = fuzz::take_choice(rest);
+  const uint8_t choice = fuzz::consume_choice(rest);
   if (choice >= 128) return check_text(as_text(rest), kTypes[choice % std::size(kTypes)]);
   ByteReader reader(rest);
   const auto decoded = Value::decode(reader);

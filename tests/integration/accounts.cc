@@ -1,3 +1,5 @@
+// Transactions on accounts. Each one first reads all records that it names, so that the checker of the history knows
+// which versions a commit has replaced.
 #include "tests/integration/accounts.h"
 
 #include <algorithm>
@@ -17,6 +19,7 @@ Schema Accounts::schema() { return Schema::make({{"balance", FieldType::kInt64, 
 Status Accounts::write(Transaction& transaction, std::span<const Change> changes, Attempt& attempt) {
   int64_t carried = 0;  // balances of removed accounts, for the first account that is added to
   for (size_t i = 0; i < changes.size(); ++i)
+    // The balance of a removed account goes to another one, so the total does not change.
     if (changes[i].kind == Change::Kind::kRemove) carried += attempt.reads[i].balance;
   for (size_t i = 0; i < changes.size(); ++i) {
     const Change& change = changes[i];
@@ -79,6 +82,8 @@ BufferedTransaction Accounts::run_until_commit(std::span<const Change> changes) 
 Attempt Accounts::finish(BufferedTransaction prepared) {
   Attempt attempt = std::move(prepared.attempt);
   if (attempt.status.ok()) {
+    // The history has the attempt before commit() is called. If the process is killed in between, the checker knows
+    // that the transaction may be committed.
     history_.record_attempt(attempt);
     attempt.status = prepared.transaction->commit();
   }
@@ -115,6 +120,7 @@ Result<int64_t> Accounts::sum() {
   LOAM_ASSIGN_OR_RETURN(ScanStream stream, transaction.scan(table_, query));
   LOAM_ASSIGN_OR_RETURN(const auto chunks, stream.collect());
   const int64_t sum = chunks.at(0)->view().is_null(0, 0) ? 0 : chunks[0]->view().get<int64_t>(0, 0);
+  // The same transaction reads the index, so that both see one snapshot.
   if (index_) LOAM_RETURN_IF_ERROR(check_index(transaction, sum));
   history_.record_sum(requested_ns, sum);
   return sum;

@@ -96,7 +96,7 @@ class FenceTest(StepsTest):
 
     def make_cluster(self):
         cluster = Cluster(nodes=1, node_options=["--network-threads", "2"])
-        self.block_file = os.path.join(cluster.folder, "gate")
+        self.block_file = os.path.join(cluster.folder, "block")
         self.resume_writer()
         cluster.node_pause = f"node.write.claimed=block:{self.block_file}"
         return cluster
@@ -125,20 +125,20 @@ class FenceTest(StepsTest):
 
 
 class ClientStoppedTest(StepsTest):
-    def check_told(self, victim, committed):
+    def check_outcome(self, victim, committed):
         """Continues the fenced victim. It must learn the outcome of its transaction, and commit in a new session."""
         self.cluster.wait_until_fenced(victim)
         victim.resume()
-        told = victim.receive()
-        self.assertEqual(told["outcome"], "committed" if committed else "aborted", told)
+        reply = victim.receive()
+        self.assertEqual(reply["outcome"], "committed" if committed else "aborted", reply)
         self.assertTrue(victim.call_ok("transact add:1=-1 add:2=1")["ok"])
-        return told
+        return reply
 
     def test_at_each_step_of_a_commit(self):
         for step, committed in COMMIT_STEPS.items():
             with self.subTest(step=step):
                 victim = self.check_step(f"commit.{step}", "stop", False, committed)
-                self.check_told(victim, committed)
+                self.check_outcome(victim, committed)
                 self.check_index()
         self.check_history()
 
@@ -146,7 +146,7 @@ class ClientStoppedTest(StepsTest):
         for step in ABORT_STEPS:
             with self.subTest(step=step):
                 victim = self.check_step(f"abort.{step}", "stop", True, False)
-                self.check_told(victim, False)
+                self.check_outcome(victim, False)
         self.check_history()
 
 
@@ -177,9 +177,9 @@ class ClientFencedTest(StepsTest):
         end = now() + LEASE_S / 2
         poll(lambda: now() > end, "the writes reach the nodes")
         self.cluster.to_manager.release()
-        told = victim.receive()
-        self.assertEqual(told["outcome"], "aborted", told)
-        self.assertEqual(told["code"], "kFenced", told)
+        reply = victim.receive()
+        self.assertEqual(reply["outcome"], "aborted", reply)
+        self.assertEqual(reply["code"], "kFenced", reply)
         self.assertFalse(self.took_place(victim, other.call_ok("transact " + " ".join(f"read:{key}" for key in KEYS))))
         self.check_history()
 
@@ -202,8 +202,8 @@ class ClientFencedTest(StepsTest):
         victim.resume()
         self.cluster.wait_until_fenced(victim)
         self.cluster.to_manager.release()
-        told = victim.receive()
-        self.assertEqual(told["outcome"], "aborted", told)
+        reply = victim.receive()
+        self.assertEqual(reply["outcome"], "aborted", reply)
         self.assertFalse(self.seen_by(other, victim))
         self.check_history()
 
@@ -220,8 +220,8 @@ class ClientFencedTest(StepsTest):
         self.cluster.to_manager.cut()
         self.cluster.to_manager.release()
         victim.resume()
-        told = victim.receive()
-        self.assertEqual(told["outcome"], "committed", told)
+        reply = victim.receive()
+        self.assertEqual(reply["outcome"], "committed", reply)
         self.check_history()
 
     def test_open_transaction_is_fenced_and_acknowledged_commits_stay(self):
@@ -232,8 +232,8 @@ class ClientFencedTest(StepsTest):
         victim.stop()
         self.cluster.wait_until_fenced(victim)
         victim.resume()
-        told = victim.call("commit")
-        self.assertEqual(told["code"], "kFenced", told)
+        reply = victim.call("commit")
+        self.assertEqual(reply["code"], "kFenced", reply)
         after = victim.call_ok("transact read:1 read:2")
         self.assertEqual([version for _, version, _ in after["reads"]], [done["id"], done["id"]])
         victim.call_ok("transact add:1=-1 add:2=1")

@@ -146,9 +146,9 @@ class ClusterRecoveryTest : public ::testing::Test {
     return testing::eventually([&] { return witness.intents(ids) == 0; });
   }
   wire::Outcome outcome(TransactionId id) {
-    std::promise<wire::Outcome> told;
-    EXPECT_TRUE(manager_->post([&](commit::Core& core) { told.set_value(core.outcome(id)); }));
-    return told.get_future().get();
+    std::promise<wire::Outcome> outcome_promise;
+    EXPECT_TRUE(manager_->post([&](commit::Core& core) { outcome_promise.set_value(core.outcome(id)); }));
+    return outcome_promise.get_future().get();
   }
 
   std::filesystem::path data_;

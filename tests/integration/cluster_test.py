@@ -24,7 +24,7 @@ class UndisturbedTest(ClusterTest):
     def test_open_snapshot_does_not_change(self):
         first = self.guide.call_ok("prepare read:1 read:2")
         self.cluster.client("other").call_ok("transact add:1=-5 add:2=5")
-        self.assertEqual(self.guide.call_ok("look")["records"], first["reads"])
+        self.assertEqual(self.guide.call_ok("reread")["records"], first["reads"])
         self.guide.call_ok("commit")
         self.assertNotEqual(self.guide.call_ok("transact read:1 read:2")["reads"], first["reads"])
         self.check_history()

@@ -1,3 +1,4 @@
+// The commands of console.h. Each command causes exactly one line of output, also if it is wrong.
 #include "tests/integration/console.h"
 
 #include <charconv>
@@ -73,6 +74,7 @@ std::string Console::begin(uint64_t count) {
   Status status;
   const uint64_t requested_ns = Env::now_ns();
   for (uint64_t i = 0; i < count && status.ok(); ++i) {
+    // Each transaction aborts at once. The command only needs ids.
     Result<client::Transaction> transaction = client_.begin();
     if (!transaction.ok()) {
       status = transaction.status();
@@ -94,7 +96,7 @@ std::string Console::prepare(const Words& words) {
   return json_attempt(prepared_->attempt);
 }
 
-std::string Console::look() {
+std::string Console::reread() {
   std::vector<Key> keys;
   for (const ObservedRecord& read : prepared_->attempt.reads) keys.push_back(read.key);
   std::vector<ObservedRecord> seen;
@@ -119,6 +121,7 @@ std::string Console::writable(const Words& words) {
   for (size_t i = 2; i < words.size(); ++i) {
     const auto key = number<uint64_t>(words[i]);
     if (!key.ok()) return json_status(key.status());
+    // An amount of 0 writes the record and changes no balance, so the total stays as it is.
     changes.push_back({Change::Kind::kAdd, Key(*key), 0});
   }
   const uint64_t end_ns = Env::now_ns() + *milliseconds * 1'000'000;
@@ -164,9 +167,9 @@ std::string Console::answer(const Words& words) {
     return count.ok() ? begin(*count) : json_status(count.status());
   }
   if (command == "prepare") return prepare(words);
-  if (command == "commit" || command == "look" || command == "release") {
+  if (command == "commit" || command == "reread" || command == "release") {
     if (!prepared_ || !prepared_->transaction) return json_status(wrong(command));
-    if (command == "look") return look();
+    if (command == "reread") return reread();
     BufferedTransaction prepared = *std::exchange(prepared_, std::nullopt);
     if (command == "commit") return json_attempt(accounts_.finish(std::move(prepared)));
     return json_status(prepared.transaction->abort());

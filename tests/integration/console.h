@@ -17,16 +17,16 @@ namespace loam::integration {
 ///     load COUNT BALANCE             accounts 1 … COUNT
 ///     transact CHANGE…               one transaction: read:KEY add:KEY=AMOUNT insert:KEY=AMOUNT remove:KEY
 ///     prepare CHANGE…                reads and buffers the writes of a transaction
-///     commit                         commits the prepared transaction; the two answers together are that of transact
+///     commit                         commits the prepared transaction; the two replies together are that of transact
 ///     begin COUNT                    begins and aborts COUNT transactions; answers the first and the last id
-///     look                           repeats the reads of the prepared transaction
+///     reread                         repeats the reads of the prepared transaction
 ///     release                        aborts the prepared transaction
 ///     writable MILLISECONDS KEY…     tries to write all these, again and again, until that commits
 ///     sum · scan                     the total; every record as [key, version, balance]
 ///     create NAME int64|text         another table with one field of that type
 ///     session                        the session's number
 ///
-/// Every answer has the members of json_status. The console ends at the end of stdin.
+/// Every reply has the members of json_status. The console ends at the end of stdin.
 class Console {
  public:
   Console(client::Client& client, Accounts& accounts, const client::Table& table)
@@ -40,7 +40,7 @@ class Console {
   std::string answer(const Words& words);
   std::string begin(uint64_t count);
   std::string prepare(const Words& words);
-  std::string look();
+  std::string reread();
   std::string writable(const Words& words);
   std::string scan();
   std::string create(const Words& words);

@@ -1,3 +1,5 @@
+// The steps of a commit as single messages over rpc::Channel. The client library would not stop in the middle of a
+// commit.
 #include "tests/integration/dead_test_client.h"
 
 #include <algorithm>
@@ -48,7 +50,7 @@ class DeadTestClient::Hook final : public rpc::PollHook {
 };
 
 template <wire::Message Reply, wire::Message M>
-Reply DeadTestClient::ask(rpc::Channel& channel, const M& message) {
+Reply DeadTestClient::request(rpc::Channel& channel, const M& message) {
   std::optional<Result<Reply>> reply;
   worker_->call([&] { reply.emplace(rpc::call<Reply>(channel, message, worker_->now_ns() + kPatienceNs)); });
   LOAM_CHECK(reply.has_value(), "no fiber");
@@ -68,12 +70,13 @@ DeadTestClient::DeadTestClient(const std::string& manager_address) {
     manager_ = make_channel(*worker_, manager_address, nullptr);
     worker_->set_hook(hook_.get());
   });
-  opened_ = ask<wire::OpenSessionReply>(*manager_, wire::OpenSession{"dead client", {}, 0});
+  opened_ = request<wire::OpenSessionReply>(*manager_, wire::OpenSession{"dead client", {}, 0});
 }
 
 DeadTestClient::~DeadTestClient() {
   worker_->call([&] {
     hook_->for_each([](rpc::Channel& channel) { channel.close({StatusCode::kCancelled, "dead"}); });
+    // A channel may be destroyed only when it has no connection and no open request.
     bool idle = false;
     while (!idle) {
       worker_->scheduler().sleep_for(1'000'000);
@@ -106,7 +109,7 @@ rpc::Channel& DeadTestClient::node(NodeId id) {
 // ---- steps ---------------------------------------------------------------------------------------------------------
 
 TransactionId DeadTestClient::begin(uint32_t count) {
-  const auto begun = ask<wire::BeginReply>(*manager_, wire::Begin{count, false});
+  const auto begun = request<wire::BeginReply>(*manager_, wire::Begin{count, false});
   snapshot_ = begun.snapshot;
   return begun.first_id;
 }
@@ -117,30 +120,31 @@ void DeadTestClient::update(TransactionId id, const std::vector<wire::RecordId>&
     message.transaction = id;
     message.snapshot = snapshot_;
     message.operations.push_back({wire::WriteKind::kUpdate, record, row});
-    const auto reply = ask<wire::WriteReply>(node(owner(record)), message);
+    const auto reply = request<wire::WriteReply>(node(owner(record)), message);
     LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a write was refused");
   }
 }
 
 void DeadTestClient::revert(TransactionId id, const std::vector<wire::RecordId>& records) {
   for (const wire::RecordId& record : records) {
-    const auto reply = ask<wire::RevertReply>(node(owner(record)), wire::Revert{id, {record}});
+    const auto reply = request<wire::RevertReply>(node(owner(record)), wire::Revert{id, {record}});
     LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a revert was refused");
   }
 }
 
 void DeadTestClient::complete(TransactionId id, bool committed) {
-  ask<wire::CompleteReply>(*manager_, wire::Complete{{{id, committed}}});
+  request<wire::CompleteReply>(*manager_, wire::Complete{{{id, committed}}});
 }
 
 void DeadTestClient::send_complete(TransactionId id, bool committed) {
   worker_->call([&] {
     const Status spawned = worker_->scheduler().spawn([this, id, committed] {
-      // The reply is ignored, because the client is dead by then.
+      // Ignores the reply, because the client is dead by then.
       static_cast<void>(rpc::call<wire::CompleteReply>(*manager_, wire::Complete{{{id, committed}}},
                                                        worker_->now_ns() + kPatienceNs));
     });
     LOAM_CHECK(spawned.ok(), "no fiber");
+    // The fiber runs now and gives the message to the channel. The flush sends it.
     worker_->scheduler().yield();
     manager_->flush();
   });
@@ -152,7 +156,7 @@ void DeadTestClient::write_tree_node(const wire::RecordId& record, Version expec
   const auto kind = expected == Version() ? wire::WriteKind::kInsert : wire::WriteKind::kUpdate;
   message.operations.push_back({kind, {}, record, expected, row});
   message.intents = intents;
-  const auto reply = ask<wire::PlainWriteReply>(node(owner(record)), message);
+  const auto reply = request<wire::PlainWriteReply>(node(owner(record)), message);
   LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a write of a tree node was refused");
 }
 
@@ -160,7 +164,8 @@ void DeadTestClient::leave_open(TransactionId first, const std::vector<std::vect
                                 Bytes row) {
   constexpr size_t kBetweenRenewals = 50;
   for (size_t i = 0; i < records.size(); ++i) {
-    if (i % kBetweenRenewals == 0) ask<wire::RenewSessionReply>(*manager_, wire::RenewSession{});
+    // Many transactions take longer than the lease of the session.
+    if (i % kBetweenRenewals == 0) request<wire::RenewSessionReply>(*manager_, wire::RenewSession{});
     update(TransactionId(first.value + i), records[i], row);
   }
 }
@@ -170,7 +175,7 @@ size_t DeadTestClient::intents(const std::vector<TransactionId>& ids) {
   for (const wire::NodeInfo& info : opened_.catalog.nodes) {
     wire::IntentsReply page;
     do {
-      page = ask<wire::IntentsReply>(node(info.id), wire::Intents{SessionId(), page.end});
+      page = request<wire::IntentsReply>(node(info.id), wire::Intents{SessionId(), page.end});
       found += static_cast<size_t>(std::ranges::count_if(page.intents, [&](const wire::Intent& intent) {
         return std::ranges::find(ids, intent.transaction) != ids.end();
       }));

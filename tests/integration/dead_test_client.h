@@ -46,7 +46,7 @@ class DeadTestClient {
   NodeId owner(wire::RecordId record) const { return opened_.catalog.shards.owner(record.table, record.key); }
   rpc::Channel& node(NodeId id);
   template <wire::Message Reply, wire::Message M>
-  Reply ask(rpc::Channel& channel, const M& message);
+  Reply request(rpc::Channel& channel, const M& message);
 
   std::unique_ptr<rpc::Worker> worker_;
   class Hook;

@@ -1,3 +1,4 @@
+// The lines of a history. The checker in Python reads them, so every value is plain JSON.
 #include "tests/integration/history.h"
 
 #include <cstdio>
@@ -91,6 +92,8 @@ void History::append(std::string_view event, const std::string& members) {
   if (file_ < 0) return;
   const std::string line = "{\"event\":" + json_text(event) + ",\"client\":" + json_text(client_) +
                            ",\"at\":" + std::to_string(Env::now_ns()) + "," + members + "}\n";
+  // One write(2) for each line: the kernel has the whole line when the call returns, and a killed process loses
+  // nothing. O_APPEND keeps the lines of several processes whole.
   if (write(file_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     std::perror("history");
     std::exit(1);

@@ -39,7 +39,7 @@ class Transaction:
     id: int  # 0: read-only
     requested: int
     begun: int
-    asked: int  # moment of the commit request
+    commit_requested: int  # moment of the commit request
     reads: dict  # key -> (version, balance)
     writes: dict  # key -> (kind, balance)
     outcome: str = UNKNOWN
@@ -86,7 +86,7 @@ class History:
             if event["event"] == "attempt":
                 transaction = Transaction(
                     client=event["client"], number=event["n"], id=event["id"], requested=event["requested"],
-                    begun=event["begun"], asked=event["at"],
+                    begun=event["begun"], commit_requested=event["at"],
                     reads={key: (version, balance) for key, version, balance in event["reads"]},
                     writes={key: (kind, balance) for key, kind, balance in event["writes"]})
                 open_attempts[who] = transaction
@@ -153,9 +153,9 @@ class _Check:
         for reader in self.history.transactions:
             for key, (version, balance) in reader.reads.items():
                 self.found.reads += 1
-                self.see(key, version, balance, str(reader))
+                self.check_read(key, version, balance, str(reader))
         for key, (version, balance) in (self.final or {}).items():
-            self.see(key, version, balance, "the final state")
+            self.check_read(key, version, balance, "the final state")
         if self.final is not None:
             self.removals()
         for transaction in self.by_id.values():
@@ -165,7 +165,7 @@ class _Check:
             self.found.resolved += transaction.outcome == COMMITTED and not transaction.ended
             self.found.vanished += transaction.outcome == UNKNOWN
 
-    def see(self, key, version, balance, who):
+    def check_read(self, key, version, balance, who):
         if version == ABSENT:
             return
         writer = self.by_id.get(version)
@@ -255,8 +255,8 @@ class _Check:
                     continue
                 writer = self.by_id.get(version)
                 if writer is not None and writer is not reader:
-                    self.whole(reader, key, writer)
-                    if writer.asked > reader.begun:
+                    self.check_fractured_reads(reader, key, writer)
+                    if writer.commit_requested > reader.begun:
                         self.found.report("future read", f"{reader} saw record {key} as {writer} wrote it, which had "
                                           "not requested its commit when the reader began")
                 times, places = acknowledged.get(key, ([], []))
@@ -266,7 +266,7 @@ class _Check:
                     self.found.report("stale read", f"{reader} saw version {version} of record {key}, and {missed} was "
                                       "acknowledged before it began")
 
-    def whole(self, reader, key, writer):
+    def check_fractured_reads(self, reader, key, writer):
         for other in writer.writes:
             if other == key or other not in reader.reads:
                 continue

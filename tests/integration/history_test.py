@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from history import ABORTED, COMMITTED, History, INSERT, REMOVE, Transaction, UNKNOWN, UPDATE  # noqa: E402
 
 
-class Maker:
+class HistoryBuilder:
     """Builds histories. Each transaction begins ten ticks after the previous one, unless a test says otherwise."""
 
     def __init__(self):
@@ -35,16 +35,16 @@ class Maker:
 
 class HistoryTest(unittest.TestCase):
     def setUp(self):
-        self.made = Maker()
+        self.histories = HistoryBuilder()
 
     def kinds(self, final=None, total=300):
-        found = self.made.history.check(final=final, total=total)
+        found = self.histories.history.check(final=final, total=total)
         return sorted({violation.split(":")[0] for violation in found.violations})
 
     def final(self, **versions):
         """The final state after all committed transactions."""
         state = {}
-        for transaction in sorted(self.made.history.transactions, key=lambda t: t.id):
+        for transaction in sorted(self.histories.history.transactions, key=lambda t: t.id):
             for key, (kind, balance) in transaction.writes.items():
                 if transaction.outcome == COMMITTED:
                     state[key] = [key, transaction.id, balance]
@@ -53,134 +53,134 @@ class HistoryTest(unittest.TestCase):
         return list(state.values())
 
     def test_correct_history(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100))
-        self.made.add(0, {1: (2, 90), 2: (2, 110), 3: (1, 100)}, {})
-        self.made.move(3, (2, 2, 110), (3, 1, 100))
+        self.histories.move(2, (1, 1, 100), (2, 1, 100))
+        self.histories.add(0, {1: (2, 90), 2: (2, 110), 3: (1, 100)}, {})
+        self.histories.move(3, (2, 2, 110), (3, 1, 100))
         self.assertEqual(self.kinds(self.final()), [])
 
     def test_lost_update(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), ended=40)
-        self.made.move(3, (1, 1, 100), (3, 1, 100), begun=21)
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), ended=40)
+        self.histories.move(3, (1, 1, 100), (3, 1, 100), begun=21)
         self.assertIn("lost update", self.kinds(self.final()))
 
     def test_lost_update_between_unknown_outcomes(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), outcome=UNKNOWN)
-        self.made.move(3, (1, 1, 100), (3, 1, 100), outcome=UNKNOWN)
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), outcome=UNKNOWN)
+        self.histories.move(3, (1, 1, 100), (3, 1, 100), outcome=UNKNOWN)
         self.assertIn("lost update", self.kinds([[1, 3, 90], [2, 2, 110], [3, 3, 110]]))
 
     def test_fractured_read(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), ended=100)
-        self.made.add(0, {1: (2, 90), 2: (1, 100)}, {})
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), ended=100)
+        self.histories.add(0, {1: (2, 90), 2: (1, 100)}, {})
         self.assertEqual(self.kinds(self.final()), ["fractured read"])
 
     def test_fractured_read_of_an_aborted_reader_counts_too(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), ended=100)
-        self.made.move(3, (1, 2, 90), (2, 1, 100), outcome=ABORTED)
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), ended=100)
+        self.histories.move(3, (1, 2, 90), (2, 1, 100), outcome=ABORTED)
         self.assertEqual(self.kinds([[1, 2, 90], [2, 2, 110], [3, 1, 100]]), ["fractured read"])
 
     def test_dirty_read_of_an_aborted_transaction(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), outcome=ABORTED)
-        self.made.add(0, {1: (2, 90)}, {})
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), outcome=ABORTED)
+        self.histories.add(0, {1: (2, 90)}, {})
         self.assertEqual(self.kinds(self.final()), ["dirty read"])
 
     def test_version_without_a_writer(self):
-        self.made.add(0, {1: (77, 100)}, {})
+        self.histories.add(0, {1: (77, 100)}, {})
         self.assertEqual(self.kinds(self.final()), ["dirty read"])
 
     def test_version_of_a_transaction_that_did_not_write_that_record(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100))
-        self.made.add(0, {3: (2, 100)}, {})
+        self.histories.move(2, (1, 1, 100), (2, 1, 100))
+        self.histories.add(0, {3: (2, 100)}, {})
         self.assertEqual(self.kinds(self.final()), ["dirty read"])
 
     def test_wrong_value(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100))
-        self.made.add(0, {1: (2, 91)}, {})
+        self.histories.move(2, (1, 1, 100), (2, 1, 100))
+        self.histories.add(0, {1: (2, 91)}, {})
         self.assertEqual(self.kinds(self.final()), ["wrong value"])
 
     def test_begin_after_acknowledgement_must_see_it(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100))
-        self.made.add(0, {1: (1, 100)}, {})
+        self.histories.move(2, (1, 1, 100), (2, 1, 100))
+        self.histories.add(0, {1: (1, 100)}, {})
         self.assertEqual(self.kinds(self.final()), ["stale read"])
 
     def test_begin_before_acknowledgement_need_not_see_it(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), ended=1000)
-        self.made.add(0, {1: (1, 100)}, {})
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), ended=1000)
+        self.histories.add(0, {1: (1, 100)}, {})
         self.assertEqual(self.kinds(self.final()), [])
 
     def test_future_read(self):
-        late = self.made.move(2, (1, 1, 100), (2, 1, 100))
-        self.made.add(0, {1: (2, 90)}, {}, begun=late.asked - 1)
+        late = self.histories.move(2, (1, 1, 100), (2, 1, 100))
+        self.histories.add(0, {1: (2, 90)}, {}, begun=late.commit_requested - 1)
         self.assertEqual(self.kinds(self.final()), ["future read"])
 
     def test_long_fork(self):
-        self.made.add(2, {1: (1, 100)}, {1: (UPDATE, 100)}, ended=500)
-        self.made.add(3, {2: (1, 100)}, {2: (UPDATE, 100)}, ended=500)
-        self.made.add(0, {1: (2, 100), 2: (1, 100)}, {})
-        self.made.add(0, {1: (1, 100), 2: (3, 100)}, {})
+        self.histories.add(2, {1: (1, 100)}, {1: (UPDATE, 100)}, ended=500)
+        self.histories.add(3, {2: (1, 100)}, {2: (UPDATE, 100)}, ended=500)
+        self.histories.add(0, {1: (2, 100), 2: (1, 100)}, {})
+        self.histories.add(0, {1: (1, 100), 2: (3, 100)}, {})
         self.assertEqual(self.kinds(self.final()), ["long fork"])
 
     def test_snapshots_one_after_the_other_are_no_fork(self):
-        self.made.add(2, {1: (1, 100)}, {1: (UPDATE, 100)}, ended=500)
-        self.made.add(3, {2: (1, 100)}, {2: (UPDATE, 100)}, ended=500)
+        self.histories.add(2, {1: (1, 100)}, {1: (UPDATE, 100)}, ended=500)
+        self.histories.add(3, {2: (1, 100)}, {2: (UPDATE, 100)}, ended=500)
         for reads in ({1: (1, 100), 2: (1, 100)}, {1: (2, 100), 2: (1, 100)}, {1: (2, 100), 2: (3, 100)}):
-            self.made.add(0, reads, {})
+            self.histories.add(0, reads, {})
         self.assertEqual(self.kinds(self.final()), [])
 
     def test_missing_acknowledged_write(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100))
+        self.histories.move(2, (1, 1, 100), (2, 1, 100))
         self.assertEqual(self.kinds([[1, 1, 100], [2, 1, 100], [3, 1, 100]]), ["missing write"])
 
     def test_visible_aborted_write(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), outcome=ABORTED)
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), outcome=ABORTED)
         self.assertIn("dirty read", self.kinds([[1, 2, 90], [2, 2, 110], [3, 1, 100]]))
 
     def test_unknown_outcome_may_be_either(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), outcome=UNKNOWN)
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), outcome=UNKNOWN)
         for final in ([[1, 1, 100], [2, 1, 100], [3, 1, 100]], [[1, 2, 90], [2, 2, 110], [3, 1, 100]]):
-            self.made.history.transactions[-1].outcome = UNKNOWN
+            self.histories.history.transactions[-1].outcome = UNKNOWN
             self.assertEqual(self.kinds(final), [])
 
     def test_unknown_outcome_may_not_be_half(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), outcome=UNKNOWN)
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), outcome=UNKNOWN)
         self.assertIn("missing write", self.kinds([[1, 2, 90], [2, 1, 100], [3, 1, 100]]))
 
     def test_unknown_outcome_that_was_seen_stays(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100), outcome=UNKNOWN)
-        self.made.add(0, {1: (2, 90)}, {})
+        self.histories.move(2, (1, 1, 100), (2, 1, 100), outcome=UNKNOWN)
+        self.histories.add(0, {1: (2, 90)}, {})
         self.assertEqual(self.kinds([[1, 1, 100], [2, 1, 100], [3, 1, 100]]), ["missing write"])
 
     def test_reused_id(self):
-        self.made.move(2, (1, 1, 100), (2, 1, 100))
-        self.made.add(2, {3: (1, 100)}, {3: (UPDATE, 100)})
+        self.histories.move(2, (1, 1, 100), (2, 1, 100))
+        self.histories.add(2, {3: (1, 100)}, {3: (UPDATE, 100)})
         self.assertIn("reused id", self.kinds())
 
     def test_later_begin_with_a_lower_id(self):
-        self.made.add(5, {3: (1, 100)}, {3: (UPDATE, 100)})
-        self.made.add(4, {2: (1, 100)}, {2: (UPDATE, 100)})
+        self.histories.add(5, {3: (1, 100)}, {3: (UPDATE, 100)})
+        self.histories.add(4, {2: (1, 100)}, {2: (UPDATE, 100)})
         self.assertEqual(self.kinds(self.final()), ["id order"])
 
     def test_total_of_scans_and_of_the_end(self):
-        self.made.history.add([{"event": "sum", "client": "x", "at": 1, "requested": 0, "sum": 299}])
+        self.histories.history.add([{"event": "sum", "client": "x", "at": 1, "requested": 0, "sum": 299}])
         self.assertEqual(self.kinds(), ["total"])
-        self.made.history.sums.clear()
-        self.made.add(2, {1: (1, 100)}, {1: (UPDATE, 99)})
+        self.histories.history.sums.clear()
+        self.histories.add(2, {1: (1, 100)}, {1: (UPDATE, 99)})
         self.assertEqual(self.kinds(self.final()), ["total"])
 
     def test_records_that_come_and_go(self):
-        self.made.add(2, {9: (0, 0), 1: (1, 100)}, {9: (INSERT, 7), 1: (UPDATE, 93)})
-        self.made.add(0, {9: (2, 7)}, {})
-        self.made.add(3, {9: (2, 7), 1: (2, 93)}, {9: (REMOVE, 0), 1: (UPDATE, 100)})
-        self.made.add(0, {9: (0, 0), 1: (3, 100)}, {})
+        self.histories.add(2, {9: (0, 0), 1: (1, 100)}, {9: (INSERT, 7), 1: (UPDATE, 93)})
+        self.histories.add(0, {9: (2, 7)}, {})
+        self.histories.add(3, {9: (2, 7), 1: (2, 93)}, {9: (REMOVE, 0), 1: (UPDATE, 100)})
+        self.histories.add(0, {9: (0, 0), 1: (3, 100)}, {})
         self.assertEqual(self.kinds(self.final()), [])
 
     def test_removed_record_that_returns(self):
-        self.made.add(2, {9: (0, 0), 1: (1, 100)}, {9: (INSERT, 7), 1: (UPDATE, 93)})
-        self.made.add(3, {9: (2, 7), 1: (2, 93)}, {9: (REMOVE, 0), 1: (UPDATE, 100)})
+        self.histories.add(2, {9: (0, 0), 1: (1, 100)}, {9: (INSERT, 7), 1: (UPDATE, 93)})
+        self.histories.add(3, {9: (2, 7), 1: (2, 93)}, {9: (REMOVE, 0), 1: (UPDATE, 100)})
         self.assertIn("missing write", self.kinds([[1, 3, 100], [2, 1, 100], [3, 1, 100], [9, 2, 7]]))
 
     def test_unknown_removal_may_be_either_but_not_half(self):
-        self.made.add(2, {9: (0, 0), 1: (1, 100)}, {9: (INSERT, 7), 1: (UPDATE, 93)})
-        removal = self.made.add(3, {9: (2, 7), 1: (2, 93)}, {9: (REMOVE, 0), 1: (UPDATE, 100)}, outcome=UNKNOWN)
+        self.histories.add(2, {9: (0, 0), 1: (1, 100)}, {9: (INSERT, 7), 1: (UPDATE, 93)})
+        removal = self.histories.add(3, {9: (2, 7), 1: (2, 93)}, {9: (REMOVE, 0), 1: (UPDATE, 100)}, outcome=UNKNOWN)
         done, undone = [[1, 3, 100]], [[1, 2, 93], [9, 2, 7]]
         others = [[2, 1, 100], [3, 1, 100]]
         for final, expected in ((done, []), (undone, []), ([[1, 2, 93]], ["missing write", "total"]),
@@ -217,12 +217,12 @@ class RandomHistoryTest(unittest.TestCase):
     def play(self, seed, check_writes=True, whole_snapshots=True, steps=300):
         chance = random.Random(seed)
         state = {key: [(1, 100)] for key in range(1, 6)}  # key -> versions, the newest last
-        made = Maker()
-        made.history.transactions.clear()
-        made.add(1, {key: (0, 0) for key in state}, {key: (INSERT, 100) for key in state})
+        histories = HistoryBuilder()
+        histories.history.transactions.clear()
+        histories.add(1, {key: (0, 0) for key in state}, {key: (INSERT, 100) for key in state})
         open_ones, next_id = [], 2
         for _ in range(steps):
-            made.clock += 10
+            histories.clock += 10
             if chance.random() < 0.6 or not open_ones:
                 keys = chance.sample(sorted(state), 3)
                 reads = {}
@@ -230,7 +230,7 @@ class RandomHistoryTest(unittest.TestCase):
                     versions = state[key]
                     back = chance.randint(0, min(2, len(versions) - 1)) if not whole_snapshots else 0
                     reads[key] = versions[-1 - back]
-                open_ones.append((next_id, made.clock, reads))
+                open_ones.append((next_id, histories.clock, reads))
                 next_id += 1
                 continue
             id, begun, reads = open_ones.pop(chance.randrange(len(open_ones)))
@@ -238,13 +238,13 @@ class RandomHistoryTest(unittest.TestCase):
             lost = any(state[key][-1][0] > id or state[key][-1] != reads[key] for key in (first, second))
             outcome = ABORTED if lost and check_writes else COMMITTED
             writes = {first: (UPDATE, reads[first][1] - 1), second: (UPDATE, reads[second][1] + 1)}
-            transaction = made.add(id, reads, writes, outcome=outcome, begun=begun, ended=made.clock + 5)
-            transaction.asked = made.clock
+            transaction = histories.add(id, reads, writes, outcome=outcome, begun=begun, ended=histories.clock + 5)
+            transaction.commit_requested = histories.clock
             if outcome == COMMITTED:
                 for key, (_, balance) in writes.items():
                     state[key].append((id, balance))
         final = [[key, *versions[-1]] for key, versions in state.items()]
-        return made.history.check(final=final, total=500).violations
+        return histories.history.check(final=final, total=500).violations
 
     def test_correct_histories_pass(self):
         for seed in range(self.SEED, self.SEED + 30):

@@ -54,9 +54,9 @@ class WrongManagerTest(ClusterTest):
             self.assertTrue(node.running())
         for refused in answer["manager"]["refused_nodes"]:
             self.assertIn(refused["address"], text)
-        told = self.guide.call("transact read:1")
-        self.assertFalse(told["ok"], told)
-        return told
+        reply = self.guide.call("transact read:1")
+        self.assertFalse(reply["ok"], reply)
+        return reply
 
     def check_records(self):
         """Checks after restore_folder() that every record exists, and that new ids are above the old ones."""
@@ -74,8 +74,8 @@ class WrongManagerTest(ClusterTest):
 
     def test_empty_folder(self):
         self.replace_folder()
-        told = self.check_refused("of cluster [0-9a-f]{32}")
-        self.assertEqual(told["code"], "kWrongCluster", told)
+        reply = self.check_refused("of cluster [0-9a-f]{32}")
+        self.assertEqual(reply["code"], "kWrongCluster", reply)
         self.restore_folder()
         self.check_records()
 

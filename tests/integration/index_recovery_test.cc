@@ -85,11 +85,12 @@ class IndexRecoveryTest : public ::testing::Test {
       manager_->post([&](commit::Core& core) {
         for (const commit::NodeStatus& status : core.nodes()) {
           if (status.memory_lost)
-            core.accept_loss(status.info.id,
-                             [&](const Status& told) { done.store(told.ok(), std::memory_order_release); });
+            core.accept_loss(status.info.id, [&](const Status& loss_status) {
+              done.store(loss_status.ok(), std::memory_order_release);
+            });
         }
       });
-      return done.load(std::memory_order_acquire);  // acquire, pairs with the release that stores the answer
+      return done.load(std::memory_order_acquire);  // acquire, pairs with the release after accept_loss()
     };
     ASSERT_TRUE(testing::eventually(accepted));
   }

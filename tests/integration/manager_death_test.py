@@ -82,11 +82,11 @@ class LoggedCommitTest(ManagerTest):
         victim.send("commit")
         self.cluster.manager.wait_until_paused()
         self.cluster.start_manager()
-        told = victim.receive()
+        reply = victim.receive()
         versions = [version for _, version, _ in self.writable()["reads"]]
         committed = versions[0] == victim.id
         self.assertEqual([version == victim.id for version in versions], [committed] * len(KEYS), "a part is visible")
-        self.assertEqual(told["outcome"], "committed" if committed else "aborted", told)
+        self.assertEqual(reply["outcome"], "committed" if committed else "aborted", reply)
         if expected is not None:
             self.assertEqual(committed, expected)
 
@@ -97,8 +97,7 @@ class LoggedCommitTest(ManagerTest):
         self.check_history()
 
     def test_restart_truncates_a_damaged_tail(self):
-        """After a power cut, a part of a record or unwritten reserved space may follow the last record of the commit
-        log."""
+        """After a power cut, a part of a log record or unwritten reserved space may follow the last log record of the commit log."""
         for tail in (b"\x5a" * 7, b"\0" * 4096):
             with self.subTest(tail=tail[:1]):
                 done = self.guide.call_ok(f"transact {CHANGES}")
@@ -203,8 +202,8 @@ class RestartTest(ManagerTest):
         self.assertNotIn(victim.id, [version for _, version, _ in answer["reads"]])
         reads = other.call_ok("transact read:10 read:11")["reads"]
         self.assertEqual([version for _, version, _ in reads], [done["id"]] * 2, "an acknowledged commit is kept")
-        told = self.guide.call("commit")
-        self.assertEqual(told["outcome"], "aborted", told)
+        reply = self.guide.call("commit")
+        self.assertEqual(reply["outcome"], "aborted", reply)
         victim.resume()
         self.assertEqual(victim.receive()["outcome"], "aborted")
         victim.call_ok(f"transact {CHANGES}")

@@ -1,3 +1,4 @@
+// Random transactions on accounts. Every transaction keeps the total: what one account gains, another one loses.
 #include "tests/integration/transfers.h"
 
 #include <algorithm>
@@ -72,8 +73,11 @@ void Transfers::apply_outcome(Fiber& fiber, const std::vector<Change>& changes, 
   const bool unknown = attempt.status == StatusCode::kUnknownOutcome;
   if (changes[0].kind == Change::Kind::kInsert) {
     if (attempt.status.ok()) fiber.inserted = fiber.next_insert;
-    if (attempt.status.ok() || unknown) fiber.next_insert += options_.fibers;  // a key is inserted only once
+    // A key whose insert has an unknown outcome may exist. It is never tried again, so that each key has one insert
+    // in the history.
+    if (attempt.status.ok() || unknown) fiber.next_insert += options_.fibers;
   } else if (changes[0].kind == Change::Kind::kRemove && (attempt.status.ok() || unknown)) {
+    // After an unknown outcome the account may still exist. The fiber leaves it alone.
     fiber.inserted = 0;
   }
 }

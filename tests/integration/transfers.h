@@ -22,16 +22,16 @@ struct TransferOptions {
   uint64_t first_insert = 0;  ///< this client may insert accounts with this key and higher ones; 0: it inserts none
 };
 
-/// Runs the transactions in fibers of `client` until the time is over. After an answer other than a lost race, a
-/// fiber waits a few milliseconds, because the cluster may be recovering. One object for each run. Threads: run() is
-/// called from an ordinary thread.
+/// Runs the transactions in fibers of `client` until the time is over. After a result other than a lost race, a fiber
+/// waits a few milliseconds, because the cluster may be recovering. One object for each run. Threads: run() is called
+/// from an ordinary thread.
 class Transfers {
  public:
   Transfers(client::Client& client, Accounts& accounts, const TransferOptions& options);
 
   void run();
-  /// {"attempts":…,"longest_ms":…,"resumed":…,"resent":…,"codes":{"kOk":…}}: the answers by code, the longest
-  /// attempt, and the client's statistics of lost connections.
+  /// {"attempts":…,"longest_ms":…,"resumed":…,"resent":…,"codes":{"kOk":…}}: the number of results by code, the
+  /// longest attempt, and the client's statistics of lost connections.
   std::string summary() const;
 
  private:

@@ -28,23 +28,23 @@ class Writer(Process):
 
     def __init__(self, name, cluster, seed):
         super().__init__(name, cluster.folder)
-        self.said_path = os.path.join(cluster.folder, f"{name}.said")
-        with open(self.said_path, "wb") as said:
+        self.output_path = os.path.join(cluster.folder, f"{name}.output")
+        with open(self.output_path, "wb") as output:
             self.start([WORKLOAD, "--connect", cluster.address, "--name", name, "write", "--seed", seed],
-                       stdin=subprocess.PIPE, stdout=said)
+                       stdin=subprocess.PIPE, stdout=output)
 
-    def said(self):
+    def output_lines(self):
         """Returns the complete lines of its output, each split into the first word and the rest."""
-        with open(self.said_path, encoding="utf-8") as file:
+        with open(self.output_path, encoding="utf-8") as file:
             lines = file.read().split("\n")
         return [line.split(" ", 1) for line in lines[:-1]]
 
     def session(self):
-        words = self.said()
+        words = self.output_lines()
         return int(words[0][1]) if words else None
 
-    def said_bytes(self):
-        return os.path.getsize(self.said_path)
+    def output_bytes(self):
+        return os.path.getsize(self.output_path)
 
     def finish(self):
         self.process.stdin.close()
@@ -56,7 +56,7 @@ def expected(writers):
     unexpected reports."""
     must, may, wrong = set(), set(), []
     for writer in writers:
-        for word, key in writer.said():
+        for word, key in writer.output_lines():
             if word == "asks":
                 may.add(key)
             elif word == "has":
@@ -92,7 +92,7 @@ class TreeDeathTest(ClusterTest):
         self.cluster.clients[writer.name] = writer
         return writer
 
-    def look_through(self, ended):
+    def check_tree(self, ended):
         command = [WORKLOAD, "--connect", self.cluster.address, "--name", "checker", "check",
                    "--ended", ",".join(map(str, ended))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
@@ -100,8 +100,8 @@ class TreeDeathTest(ClusterTest):
         return json.loads(done.stdout)
 
     def wait_until_busy(self, living):
-        enough = {writer: writer.said_bytes() + BUSY_BYTES for writer in living}
-        poll(lambda: all(writer.said_bytes() > enough[writer] for writer in living), "all writers make progress")
+        enough = {writer: writer.output_bytes() + BUSY_BYTES for writer in living}
+        poll(lambda: all(writer.output_bytes() > enough[writer] for writer in living), "all writers make progress")
 
     def kill_and_replace(self, living):
         """Kills one writer at a random moment, while all four write to the same leaf, and starts another one."""
@@ -125,7 +125,7 @@ class TreeDeathTest(ClusterTest):
         for victim in victims:
             self.cluster.wait_until_fenced(victim)  # afterwards none of its requests is in flight
 
-        found = self.look_through([writer.session() for writer in self.writers if writer.session()])
+        found = self.check_tree([writer.session() for writer in self.writers if writer.session()])
         must, may, wrong = expected(self.writers)
         keys = [key for key, _ in found["entries"]]
         self.assertEqual([entry for entry in found["entries"] if entry[1] != f"of {entry[0]}"], [])
@@ -138,7 +138,7 @@ class TreeDeathTest(ClusterTest):
         self.report(found, must)
 
     def report(self, found, must):
-        counts = collections.Counter(word for writer in self.writers for word, _ in writer.said())
+        counts = collections.Counter(word for writer in self.writers for word, _ in writer.output_lines())
         print(f"  {len(self.writers) - WRITERS} killed; {len(must)} keys must be there, {len(found['entries'])} are; "
               f"{found['orphans']} orphans; {dict(counts)}", file=sys.stderr)
         for writer in self.writers:
@@ -149,19 +149,19 @@ class TreeDeathTest(ClusterTest):
 class ExpectedTest(unittest.TestCase):
     """Tests expected(): an insert or erase without a reply may have happened or not."""
 
-    class Said:
+    class StaticWriter:
         name = "one"
 
         def __init__(self, text):
             self.text = text
 
-        def said(self):
+        def output_lines(self):
             return [line.split(" ", 1) for line in self.text.split("|")]
 
     def test_each_end_of_a_key(self):
-        must, may, wrong = expected([self.Said(
+        must, may, wrong = expected([self.StaticWriter(
             "session 1|asks a|has a|asks b|asks c|refused c|asks d|has d|drops d|asks e|has e|drops e|dropped e|"
-            "asks f|has f|drops f|kept f"), self.Said("wrong g: kNotFound")])
+            "asks f|has f|drops f|kept f"), self.StaticWriter("wrong g: kNotFound")])
         self.assertEqual((must, may), ({"a", "f"}, {"a", "b", "d", "f"}))
         self.assertEqual(wrong, ["one: wrong g: kNotFound"])
 

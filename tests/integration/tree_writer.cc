@@ -93,8 +93,8 @@ class Writer {
     }
   }
 
-  /// Reports the answer. kConflict: all attempts met changes of other processes, and nothing was changed. No other
-  /// error may occur while the cluster is alive and this process is not stopped.
+  /// Reports the result of the call. kConflict: all attempts met changes of other processes, and nothing was changed.
+  /// No other error may occur while the cluster is alive and this process is not stopped.
   static void answer(const Status& status, const char* done, const char* not_done, const std::string& key) {
     if (status.ok()) return say(done + key);
     if (status.code() == StatusCode::kConflict) return say(not_done + key);
@@ -110,7 +110,7 @@ class Writer {
 };
 
 /// Checks and sweeps the tree. Runs in a fiber of the client.
-Result<nlohmann::json> look_through(TreeStore& store, Tree& tree, const std::vector<uint64_t>& sessions) {
+Result<nlohmann::json> check_tree(TreeStore& store, Tree& tree, const std::vector<uint64_t>& sessions) {
   LOAM_ASSIGN_OR_RETURN(const TreeNodeId end, store.new_id());
   std::vector<TreeNodeId> ids;
   for (uint64_t id = bdtree::kRoot.value; id < end.value; ++id) ids.emplace_back(id);
@@ -139,7 +139,7 @@ Status run(const Options& options, bool write) {
     std::fprintf(stderr, "splits %lu merges %lu helped %lu conflicts %lu combined %lu\n", did.splits, did.merges,
                  did.helped, did.conflicts, did.combined);
   } else {
-    const auto found = client->run([&] { return look_through(*store, *tree, options.ended); });
+    const auto found = client->run([&] { return check_tree(*store, *tree, options.ended); });
     status = found.status();
     if (found.ok()) say(found->dump());
   }

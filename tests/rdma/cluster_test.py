@@ -105,8 +105,8 @@ class CutWireTest(unittest.TestCase):
     def test_client_resumes_when_the_wire_is_plugged_in_again(self):
         path = os.path.join(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="loam-wire-")), "wire")
         server = self.start(["python3", "-c", SERVE.format(integration=INTEGRATION), *PROGRAMS], path, 1)
-        said = server.wait_for("cluster at rdma://", timeout_s=120)
-        address = re.search(r"cluster at (\S+)", said).group(1)
+        output = server.wait_for("cluster at rdma://", timeout_s=120)
+        address = re.search(r"cluster at (\S+)", output).group(1)
         script = MOVE.format(workload=PROGRAMS[3], address=address, seconds=MOVING_S)
         client = self.start(["bash", "-c", script], path, 2)
         client.wait_for("moving", timeout_s=120)
@@ -117,15 +117,15 @@ class CutWireTest(unittest.TestCase):
             self.assertNotIn('"codes"', client.output(), "the client ended while the wire was pulled")
             time.sleep(0.1)  # poll interval
         client.plug(True)
-        said = client.wait_for("done", timeout_s=120 + MOVING_S)
-        told = f"client: {said}\nservers: {server.output()}"
-        answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        output = client.wait_for("done", timeout_s=120 + MOVING_S)
+        outputs = f"client: {output}\nservers: {server.output()}"
+        answers = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
         moved = next(answer for answer in answers if "codes" in answer)
         self.assertGreater(moved["codes"].get("kOk", 0), 20, moved)
-        self.assertLessEqual(set(moved["codes"]), {"kOk", "kConflict", "kUnavailable", "kUnknownOutcome"}, told)
+        self.assertLessEqual(set(moved["codes"]), {"kOk", "kConflict", "kUnavailable", "kUnknownOutcome"}, outputs)
         self.assertGreater(moved["longest_ms"], PULLED_S * 500, f"no request waited while the wire was pulled: {moved}")
-        self.assertGreater(moved["resumed"], 0, f"the session did not continue: {told}")
-        self.assertGreater(moved["resent"], 0, f"no request was in flight: {told}")
+        self.assertGreater(moved["resumed"], 0, f"the session did not continue: {outputs}")
+        self.assertGreater(moved["resent"], 0, f"no request was in flight: {outputs}")
         self.assertEqual(answers[-1]["sum"], 20 * 100, answers[-1])
 
 

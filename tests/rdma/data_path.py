@@ -64,7 +64,7 @@ class DataPathTest(ClusterTest):
         self.assertEqual(sorted(row["dep_time"] or 0 for row in found),
                          sorted(int(row["dep_time"]) if row["dep_time"] not in ("", "NA") else 0 for row in wanted))
         answers = [json.loads(line) for line in loam("ping", "--count", 20, "--json").splitlines()]
-        self.assertEqual([answer["answered"] for answer in answers], [20, 20, 20], "the manager and two nodes")
+        self.assertEqual([answer["replies"] for answer in answers], [20, 20, 20], "the manager and two nodes")
         self.assertTrue(all(answer["address"].startswith("rdma://") for answer in answers), answers)
         self.no_tcp()
 

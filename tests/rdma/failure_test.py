@@ -32,17 +32,17 @@ class ErrorsTest(unittest.TestCase):
         ("$PROBE ping rdma://10.77.0.1:7401 1", 3,
          "cannot connect to rdma://10.77.0.1:7401: connection refused; does the server run, and listen there?"),
         ("$PROBE ping rdma://127.0.0.1:7401 1", 3, "cannot connect to rdma://127.0.0.1:7401: "),
-        ("$PROBE serve rdma://10.77.0.1:7402 > /tmp/said 2>&1 & until grep -q listening /tmp/said; do :; done;"
-         " ip link set rdma0 down; until grep -q 'is down' /tmp/said; do :; done;"
-         " ip link set rdma0 up; until grep -q 'is up' /tmp/said; do :; done; kill %1; wait %1; cat /tmp/said", 0,
+        ("$PROBE serve rdma://10.77.0.1:7402 > /tmp/output 2>&1 & until grep -q listening /tmp/output; do :; done;"
+         " ip link set rdma0 down; until grep -q 'is down' /tmp/output; do :; done;"
+         " ip link set rdma0 up; until grep -q 'is up' /tmp/output; do :; done; kill %1; wait %1; cat /tmp/output", 0,
          "RDMA device rxe0: port 1 is down; its connections end if it does not come back soon"),
-        ("$PROBE serve rdma://10.77.1.1:7403 > /tmp/said & until grep -q listening /tmp/said; do :; done;"
+        ("$PROBE serve rdma://10.77.1.1:7403 > /tmp/output & until grep -q listening /tmp/output; do :; done;"
          " $PROBE ping rdma://10.77.1.1:7403 30 > /tmp/pinged & until grep -q 'answered [1-9]' /tmp/pinged; do :; done;"
          " ip address delete 10.77.1.1/24 dev rdma1; wait %2; code=$?; cat /tmp/pinged; kill %1; (exit $code)", 3,
          "does the address of this connection, and so its GID, still exist?"),
         ("$PROBE serve rdma://192.0.2.1:7401", 1, "192.0.2.1 is not an address of an RDMA device of this host"),
-        ("rping -s -a 10.77.0.1 -p 7500 -C 1 > /dev/null 2>&1 & until $PROBE ping rdma://10.77.0.1:7500 1 > /tmp/said;"
-         " grep -v refused /tmp/said; do :; done; false", 1, "the peer does not speak Loam's protocol; is the port right?"),
+        ("rping -s -a 10.77.0.1 -p 7500 -C 1 > /dev/null 2>&1 & until $PROBE ping rdma://10.77.0.1:7500 1 > /tmp/output;"
+         " grep -v refused /tmp/output; do :; done; false", 1, "the peer does not speak Loam's protocol; is the port right?"),
         ("(ulimit -l 64; capsh --drop=cap_ipc_lock -- -c '$PROBE serve rdma://10.77.0.1:7402')", 1,
          "registering 1024 KiB of memory with rxe0 failed: Cannot allocate memory (ENOMEM); the limit of locked memory is"
          " 64 KiB: raise it with 'ulimit -l unlimited'"),
@@ -60,9 +60,9 @@ class ErrorsTest(unittest.TestCase):
         script = "set -m\n" + "".join(f"echo '== step'; {{ {step}\n}} 2>&1; echo \"exit $?\"\n" for step, _, _ in self.STEPS)
         code, output = guest.shell(script, environment=environment(), timeout_s=120)
         self.assertEqual(code, 0, output)
-        told = output.split("== step\n")[1:]
-        self.assertEqual(len(told), len(self.STEPS), output)
-        for (step, wanted_code, wanted_text), text in zip(self.STEPS, told):
+        step_outputs = output.split("== step\n")[1:]
+        self.assertEqual(len(step_outputs), len(self.STEPS), output)
+        for (step, wanted_code, wanted_text), text in zip(self.STEPS, step_outputs):
             with self.subTest(step):
                 self.assertIn(wanted_text, text)
                 self.assertIn(f"exit {wanted_code}\n", text)
@@ -98,11 +98,11 @@ class TwoGuests(unittest.TestCase):
         """Checks that the connection ends in time and that the guest reports it."""
         ended = self.closed_before if machine is self.server else 0
         deadline = time.monotonic() + timeout_s
-        while (said := machine.output()).count("closed") == ended or not said.endswith("\n"):
-            self.assertLess(time.monotonic(), deadline, said)
+        while (output := machine.output()).count("closed") == ended or not output.endswith("\n"):
+            self.assertLess(time.monotonic(), deadline, output)
             time.sleep(0.05)  # poll interval
         for text in wanted:
-            self.assertIn(text, said.splitlines()[-1])
+            self.assertIn(text, output.splitlines()[-1])
 
 
 class WireTest(TwoGuests):

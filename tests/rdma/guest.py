@@ -233,16 +233,16 @@ class Guest:
         """Waits until the command has printed `text`. The time limit counts from the start of the command. Returns the
         whole output."""
         deadline = None
-        while text not in (said := self.output()):
+        while text not in (output := self.output()):
             lines = self._status_lines()
             if deadline is None and lines:
                 deadline = time.monotonic() + timeout_s
             if (lines and lines[-1] != "running") or self._qemu.poll() is not None:
                 raise AssertionError(f"the command ended ({lines}) and never printed '{text}', but: {self.output()}")
             if time.monotonic() > (deadline or self._boot_deadline):
-                raise AssertionError(f"the command did not print '{text}' within {timeout_s} s, but: {said}")
+                raise AssertionError(f"the command did not print '{text}' within {timeout_s} s, but: {output}")
             time.sleep(0.02)  # poll interval
-        return said
+        return output
 
     def plug(self, in_):
         """Plugs the wire in (True) or pulls it (False)."""

@@ -1,3 +1,5 @@
+// The audit at the end of a run. It reads everything through the public API and reports it to the oracle, which
+// judges the reads like those of the load.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -208,17 +210,19 @@ void audit_plain(ClientProcess& process, const client::Table& table) {
 void audit(client::Client& client, Oracle& oracle) {
   ClientProcess process{client, oracle, UINT32_MAX, 0, 0};
   client.run([&] {
+    // Step 1: the catalog.
     std::vector<client::Table> tables;
-    const LogicalTime asked = oracle.now();
+    const LogicalTime requested_at = oracle.now();
     retry_until_ok(process, "the list of tables", [&] {
       auto listed = client.list_tables();
       if (listed.ok()) tables = *listed;
       return listed.ok();
     });
     for (const client::Table& table : tables) {
-      oracle.tables().opened(table.name(), table.id(), table.schema().to_string(), asked);
+      oracle.tables().opened(table.name(), table.id(), table.schema().to_string(), requested_at);
     }
-    oracle.tables().listed(asked);
+    oracle.tables().listed(requested_at);
+    // Step 2: each table by itself. Records come before indexes, because the checks of indexes compare with them.
     std::vector<client::Table> transactional;
     for (const client::Table& table : tables) {
       if (table.kind() == TableKind::kTransactional) {
@@ -234,6 +238,7 @@ void audit(client::Client& client, Oracle& oracle) {
         audit_plain(process, table);
       }
     }
+    // Step 3: each index, which is rebuilt if it is damaged or unfinished.
     std::vector<client::Index> indexes;
     retry_until_ok(process, "the list of indexes", [&] {
       auto listed = client.list_indexes();
@@ -241,9 +246,10 @@ void audit(client::Client& client, Oracle& oracle) {
       return listed.ok();
     });
     for (const client::Index& index : indexes) {
-      oracle.indexes().opened(index.name(), index.id(), index.ready(), asked);
+      oracle.indexes().opened(index.name(), index.id(), index.ready(), requested_at);
       audit_index(process, index);
     }
+    // Step 4: all tables in one snapshot.
     retry_until_ok(process, "all tables in one snapshot", [&] { return scan_snapshot(process, transactional, 0); });
   });
 }

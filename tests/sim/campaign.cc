@@ -1,3 +1,5 @@
+// Seeds in child processes. A child runs a batch of seeds and writes one line for each to a pipe. The parent learns
+// the seed of a death from the number of lines before it.
 #include "tests/sim/campaign.h"
 
 #include <algorithm>
@@ -185,6 +187,7 @@ CampaignReport run_campaign(const CampaignOptions& options, const std::function<
   const auto body = [](uint64_t seed) { return run(make_plan(seed)); };
   std::vector<uint64_t> left;  // seeds of a batch whose child died
   while (!children.empty() || (!stop && (next < end || !left.empty()))) {
+    // Starts children until all jobs are in use. The rest of a batch whose child died comes first.
     while (!stop && children.size() < options.jobs && (next < end || !left.empty())) {
       std::vector<uint64_t> seeds = std::exchange(left, {});
       for (; seeds.empty() && next < end;) {
@@ -198,6 +201,7 @@ CampaignReport run_campaign(const CampaignOptions& options, const std::function<
     std::vector<pollfd> ready;
     for (const auto& child : children) ready.push_back({child->descriptor(), POLLIN, 0});
     poll(ready.data(), ready.size(), -1);
+    // Takes the reports that have arrived. The backward order permits the removal of ended children.
     for (size_t i = children.size(); i-- > 0;) {
       if (ready[i].revents == 0) continue;
       std::vector<RunReport> reports;
@@ -242,6 +246,7 @@ std::vector<size_t> shrink(const Plan& plan, const std::string& invariant) {
   };
   std::vector<size_t> all(plan.faults.size());
   std::iota(all.begin(), all.end(), 0);
+  // A plan that fails without any fault needs none of them.
   if (fails(all)) return {};
   // Begins with the last fault, because faults after the violation can always go. Repeats until no fault can be left
   // out.

@@ -1,3 +1,5 @@
+// The processes of a simulated cluster, their restarts and the operator. cluster_faults.cc and
+// cluster_correlated_faults.cc carry out the plan's faults.
 #include "tests/sim/cluster.h"
 
 #include <algorithm>
@@ -39,6 +41,8 @@ Cluster::Cluster(const Plan& plan, Simulator& simulator, Oracle& oracle)
       slots_(plan.roles()) {
   disk_.set_reserves(plan.log_preallocates);
   net::SimNetwork::install(&network_);
+  // The simulator calls back at each crash, at each pause point and at each rare branch. The faults of the plan act
+  // in these calls.
   simulator_.set_crash_hook([this](ProcessNumber process) { on_crash(process); });
   simulator_.set_pause_hook(
       [this](ProcessNumber process, std::string_view point) { return on_pause_point(process, point); });
@@ -390,6 +394,7 @@ void Cluster::check_outcomes(const commit::Core& core) {
     if (outcome == wire::Outcome::kPending) {
       oracle_.violate("quiet", "transaction " + std::to_string(id.value) + " is pending at the commit manager");
     }
+    // The log may have truncated the outcome. Then no node needs it any more.
     if (outcome == wire::Outcome::kForgotten) continue;
     const bool committed = outcome == wire::Outcome::kCommitted;
     const bool known_on_disk = log.has_value() && id > log->truncated_up_to;
@@ -418,6 +423,7 @@ void Cluster::accept_loss(commit::Core& core, const commit::NodeStatus& node) {
 void Cluster::update_quiescence(const commit::Statistics& now) {
   const uint64_t before = flushed_.empty() ? 0 : flushed_.back().commits;
   if (!on_stale_copy() && now.log_flushed > before) flushed_.push_back({simulator_.virtual_now_ns(), now.log_flushed});
+  // Each of these must be 0 in a quiescent cluster.
   const std::pair<const char*, uint64_t> rests[] = {
       {"open transactions", now.open},
       {"commits that are not on the disk", now.log_end - now.log_flushed},

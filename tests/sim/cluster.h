@@ -133,10 +133,11 @@ class Cluster {
   void arm_trap(const Fault& trap);
   void inject_log_fault(const Fault& fault);
   PauseDecision resume_before_fence(const Fault& fault);
-  void lose_answers(const Fault& fault);
+  void lose_replies(const Fault& fault);
   PauseDecision at_split(Role role, const Fault& fault);
   void restart_without_publications(const Fault& fault);
-  /// Holds the thread if other threads wait for its pause point to be held. Returns nothing if the thread goes on.
+  /// Stalls a thread that receives a fence, or that has undone a write, as long as a fault needs that. Returns
+  /// nothing if the thread goes on.
   std::optional<PauseDecision> hold(std::string_view point);
   void reset(const Fault& fault);
   void partition(const Fault& fault, bool both);

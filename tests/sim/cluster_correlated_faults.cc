@@ -119,7 +119,7 @@ PauseDecision Cluster::resume_before_fence(const Fault& fault) {
 }
 
 /// From now on the node's replies are lost. The clients connect to the node again after its lease is over.
-void Cluster::lose_answers(const Fault& fault) {
+void Cluster::lose_replies(const Fault& fault) {
   for (Role role = plan_.nodes + 1; role < plan_.roles(); ++role) network_.cut_one_way(name(fault.role), name(role));
   simulator_.at(simulator_.virtual_now_ns() + fault.for_ns, [this, node = fault.role] {
     for (Role role = plan_.nodes + 1; role < plan_.roles(); ++role) {
@@ -165,9 +165,9 @@ std::optional<PauseDecision> Cluster::hold(std::string_view point) {
   if (point == "node.fence.received" && now_ns < late_fence_ns_) return until(late_fence_ns_);
   // After the next publication the transactions are complete, and nodes refuse later requests of them.
   const uint64_t soon_ns = 2 * (kHandlingNs + plan_.max_delay_ns);
-  const uint64_t told_ns = std::max(late_fence_ns_ == 0 ? 0 : late_fence_ns_ + soon_ns, batch_stalled_until_ns_);
-  if (point != "recoverer.reverted" || now_ns >= told_ns) return std::nullopt;
-  const PauseDecision decision = until(told_ns);
+  const uint64_t published_ns = std::max(late_fence_ns_ == 0 ? 0 : late_fence_ns_ + soon_ns, batch_stalled_until_ns_);
+  if (point != "recoverer.reverted" || now_ns >= published_ns) return std::nullopt;
+  const PauseDecision decision = until(published_ns);
   recoverer_stalled_until_ns_ = stalled_until_ns_;
   return decision;
 }
@@ -181,7 +181,7 @@ PauseDecision Cluster::fire(Role role, const RoleState::ArmedFault& due) {
     case FaultKind::kLateFence:
       return resume_before_fence(fault);
     case FaultKind::kDropResponses:
-      lose_answers(fault);
+      lose_replies(fault);
       return {};
     case FaultKind::kAtSplit:
       return at_split(role, fault);

@@ -157,16 +157,16 @@ void Cluster::delay(const Fault& fault, uint64_t ns) {
 /// A node that holds a lease has received a reply of the commit manager within the last lease, and each reply names
 /// the commits that are flushed.
 uint64_t Cluster::announced_flushed_commits() const {
-  uint64_t told = 0;
+  uint64_t flushed_commits = 0;
   for (Role role = 1; role <= plan_.nodes; ++role) {
     const RoleState& slot = slots_[role];
     const uint64_t lease_ns = plan_.node_lease_ns + plan_.node_lease_ns / 8;
     if (slot.node == nullptr || slot.leased_ns < lease_ns) continue;
     for (const Flushed& flushed : flushed_) {
-      if (flushed.since_ns < slot.leased_ns - lease_ns) told = std::max(told, flushed.commits);
+      if (flushed.since_ns < slot.leased_ns - lease_ns) flushed_commits = std::max(flushed_commits, flushed.commits);
     }
   }
-  return told;
+  return flushed_commits;
 }
 
 /// Restarts the commit manager on an older copy of its folder. Nodes that know of more commits must not serve under

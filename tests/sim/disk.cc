@@ -1,3 +1,5 @@
+// The disk of disk.h. Times are random over several powers of two, so that a process may die at every stage of a
+// write.
 #include "tests/sim/disk.h"
 
 #include <algorithm>
@@ -101,6 +103,7 @@ Status SimDisk::write(File& file, Bytes& rest) {
   const uint64_t scales = random.one_in(kSlowWriteIn) ? kSlowWriteScales : kWriteScales;
   const uint64_t time_ns = kMinWriteNs << random.below(scales);
   const bool whole = size == rest.size();
+  // The write appears in two parts, so that a process that dies in between leaves a torn log record.
   const size_t first = size == 0 ? 0 : random.below(size + 1);
   append(first);
   sleep_ns(time_ns);  // a process that dies here leaves a prefix of the write
@@ -118,6 +121,7 @@ Status SimDisk::reserve(File& file, uint64_t bytes) {
 }
 
 void SimDisk::flush(File& file) {
+  // A flush covers the bytes that were there when it began.
   const size_t size = file.bytes.size();
   sleep_ns(kMinStoreNs << simulator_.random().below(kStoreScales));
   while (simulator_.virtual_now_ns() < stalled_until_ns_) sleep_ns(kStalledLookNs);

@@ -127,10 +127,10 @@ class Lives {
     const ProcessNumber process = simulator_.start("manager", {}, [this] { work(); });
     simulator_.run(simulator_.virtual_now_ns() + 1 + simulator_.random().below(60 * kMs), kNever);
     simulator_.crash(process);
-    expect(told_.accepted, "after the death of the process");
+    expect(progress_.accepted, "after the death of the process");
     if (!simulator_.random().one_in(2)) return;
     disk_.cut_power();
-    expect(mode_ == commit::CommitLogMode::kSync ? told_.accepted : told_.flushed, "after a power cut");
+    expect(mode_ == commit::CommitLogMode::kSync ? progress_.accepted : progress_.flushed, "after a power cut");
   }
   uint64_t lost() const { return lost_; }
 
@@ -142,8 +142,8 @@ class Lives {
     auto log = commit::CommitLogFile::open(options, disk_.log_device().value());
     ASSERT_TRUE(log.ok()) << log.status().to_string();
     ASSERT_EQ((*log)->initial_contents().end, appended_.size());
-    told_ = (*log)->progress();
-    (*log)->start([this, &log] { told_ = (*log)->progress(); },
+    progress_ = (*log)->progress();
+    (*log)->start([this, &log] { progress_ = (*log)->progress(); },
                   [](const Status& status) { ADD_FAILURE() << status.to_string(); });
     testing::Random& random = simulator_.random();
     for (;;) {
@@ -169,7 +169,7 @@ class Lives {
     lost_ += appended_.size() - logged->end;
     appended_.resize(logged->end);
     // The next process may die before it reports any commit.
-    told_ = {std::min(told_.accepted, logged->end), std::min(told_.flushed, logged->end)};
+    progress_ = {std::min(progress_.accepted, logged->end), std::min(progress_.flushed, logged->end)};
     EXPECT_EQ(logged->committed, ranges()) << when;
   }
 
@@ -190,7 +190,7 @@ class Lives {
   const commit::CommitLogMode mode_;
   std::vector<TransactionId> appended_;
   uint64_t last_ = 0;
-  commit::CommitLogProgress told_;
+  commit::CommitLogProgress progress_;
   uint64_t lost_ = 0;
 };
 

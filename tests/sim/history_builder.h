@@ -100,16 +100,16 @@ class HistoryBuilder {
   }
   /// Creates an index of the table, named "i".
   void index(uint64_t id, UniqueBy unique = UniqueBy::kNothing) {
-    const LogicalTime asked = oracle.now();
+    const LogicalTime requested_at = oracle.now();
     indexes.create_returned(indexes.create_called("i", kTable, unique), StatusCode::kOk);
-    indexes.opened("i", TableId(id), true, asked);
+    indexes.opened("i", TableId(id), true, requested_at);
   }
   void drop_index() { indexes.drop_returned(indexes.drop_called("i"), StatusCode::kOk); }
   /// The creation of a unique index is refused because records are not unique.
   void refuse_index(UniqueBy unique) {
-    const LogicalTime asked = oracle.now();
+    const LogicalTime requested_at = oracle.now();
     const size_t create = indexes.create_called("i", kTable, unique);
-    model.index_refused("i", kTable, unique, asked);
+    model.index_refused("i", kTable, unique, requested_at);
     indexes.create_returned(create, StatusCode::kAlreadyExists);
   }
 

@@ -1,3 +1,5 @@
+// The model of indexes. An index has a name, and under it one id after another. The model judges by requests: an
+// index may be gone if a removal of its name was requested in time, whichever id it removed.
 #include "tests/sim/index_model.h"
 
 #include <algorithm>
@@ -42,7 +44,7 @@ size_t IndexModel::create_called(std::string_view index, TableId table, UniqueBy
   of.tables[table] = unique;
   const size_t number = begin_change(of, unique);
   Change& change = of.changes.back();
-  of.wanted = std::min(of.wanted, change.asked);
+  of.wanted = std::min(of.wanted, change.requested_at);
   // Only a unique creation can remove an index: when it finds records that are not unique.
   if (unique == UniqueBy::kNothing) change.ended = 0;
   return number;
@@ -56,15 +58,17 @@ void IndexModel::create_returned(size_t create, StatusCode code) {
   if (number.unique != UniqueBy::kNothing) change.ended = code == StatusCode::kAlreadyExists ? now : 0;
 }
 
-void IndexModel::opened(std::string_view index, TableId id, bool ready, LogicalTime asked) {
+void IndexModel::opened(std::string_view index, TableId id, bool ready, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   const LogicalTime now = verdict_.next();
   if (!ready) return;
   IndexHistory& of = history_of(index);
-  const auto [entry, fresh] = known_.try_emplace(id, KnownIndex{std::string(index), asked, now});
+  const auto [entry, fresh] = known_.try_emplace(id, KnownIndex{std::string(index), requested_at, now});
   const std::string text = "index " + std::string(index) + " with number " + std::to_string(id.value);
-  if (must_be_damaged(id, asked)) violate("index-undamaged", text + " was returned as ready after a loss was accepted");
+  if (must_be_damaged(id, requested_at))
+    violate("index-undamaged", text + " was returned as ready after a loss was accepted");
   if (entry->second.name != index) violate("table-id-twice", text + ", which was " + entry->second.name);
+  // A newer index under the name means that the previous one is gone, for which some client must be the reason.
   if (!fresh || id < of.newest) return;
   if (of.newest != TableId() && !may_be_gone(of, known_.at(of.newest), now)) {
     violate("index-gone", text + " replaced number " + std::to_string(of.newest.value) + ", which no client dropped");
@@ -73,29 +77,30 @@ void IndexModel::opened(std::string_view index, TableId id, bool ready, LogicalT
 }
 
 bool IndexModel::may_be_gone(const IndexHistory& named, const KnownIndex& known, LogicalTime by) {
-  return std::ranges::any_of(named.changes,
-                             [&](const Change& change) { return change.ended > known.asked && change.asked <= by; });
+  return std::ranges::any_of(named.changes, [&](const Change& change) {
+    return change.ended > known.requested_at && change.requested_at <= by;
+  });
 }
 
-void IndexModel::absent(std::string_view index, LogicalTime asked) {
+void IndexModel::absent(std::string_view index, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   const IndexHistory& of = history_of(index);
   if (of.newest == TableId()) return;
   const KnownIndex& known = known_.at(of.newest);
-  if (known.told >= asked || may_be_gone(of, known, verdict_.last())) return;
+  if (known.returned_at >= requested_at || may_be_gone(of, known, verdict_.last())) return;
   violate("index-gone", "index " + known.name + " could not be opened, and no client dropped it");
 }
 
-void IndexModel::refused(TableId id, LogicalTime asked) {
+void IndexModel::refused(TableId id, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   const auto known = known_.find(id);
-  if (known == known_.end() || known->second.told >= asked) return;
+  if (known == known_.end() || known->second.returned_at >= requested_at) return;
   if (may_be_gone(history_of(known->second.name), known->second, verdict_.last())) return;
   violate("index-gone", "index " + known->second.name + " with number " + std::to_string(id.value) +
-                            " was answered kNoSuchTable to a transaction that began at event " + std::to_string(asked) +
-                            ", and no client dropped it");
+                            " was answered kNoSuchTable to a transaction that began at event " +
+                            std::to_string(requested_at) + ", and no client dropped it");
 }
 
 size_t IndexModel::drop_called(std::string_view index) {
@@ -115,22 +120,23 @@ void IndexModel::drop_returned(size_t drop, StatusCode code) {
 
 // ---- damage --------------------------------------------------------------------------------------------------------
 
-LogicalTime IndexModel::born(const IndexHistory& named, LogicalTime asked) {
+LogicalTime IndexModel::born(const IndexHistory& named, LogicalTime requested_at) {
   LogicalTime born = named.wanted;
   for (const Change& change : named.changes) {
-    if (change.done && change.ended < asked) born = std::max(born, change.asked);
+    if (change.done && change.ended < requested_at) born = std::max(born, change.requested_at);
   }
   return born;
 }
 
-bool IndexModel::any_damaged(TableId table, LogicalTime asked) const {
-  return std::ranges::any_of(
-      named_, [&](const auto& entry) { return entry.second.tables.contains(table) && damaged(entry.second, asked); });
+bool IndexModel::any_damaged(TableId table, LogicalTime requested_at) const {
+  return std::ranges::any_of(named_, [&](const auto& entry) {
+    return entry.second.tables.contains(table) && damaged(entry.second, requested_at);
+  });
 }
 
-bool IndexModel::must_be_damaged(TableId id, LogicalTime asked) const {
+bool IndexModel::must_be_damaged(TableId id, LogicalTime requested_at) const {
   const auto known = known_.find(id);
-  return known != known_.end() && losses_.accepted_between(known->second.told, asked);
+  return known != known_.end() && losses_.accepted_between(known->second.returned_at, requested_at);
 }
 
 void IndexModel::read(TableId id, LogicalTime begun) {
@@ -142,20 +148,20 @@ void IndexModel::read(TableId id, LogicalTime begun) {
                                  ", after a loss was accepted");
 }
 
-void IndexModel::malformed(std::string_view index, LogicalTime asked) {
+void IndexModel::malformed(std::string_view index, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
-  if (damaged(history_of(index), asked)) return;
+  if (damaged(history_of(index), requested_at)) return;
   violate("index-damaged", "index " + std::string(index) + " was answered kMalformed to a request of event " +
-                               std::to_string(asked) + ", and no node was lost since it was created");
+                               std::to_string(requested_at) + ", and no node was lost since it was created");
 }
 
-void IndexModel::malformed_commit(std::span<const TableId> tables, LogicalTime asked) {
+void IndexModel::malformed_commit(std::span<const TableId> tables, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
-  if (std::ranges::any_of(tables, [&](TableId table) { return any_damaged(table, asked); })) return;
+  if (std::ranges::any_of(tables, [&](TableId table) { return any_damaged(table, requested_at); })) return;
   violate("index-damaged",
-          "a commit of a transaction that began at event " + std::to_string(asked) +
+          "a commit of a transaction that began at event " + std::to_string(requested_at) +
               " was answered kMalformed, and no node was lost since the indexes of its tables were created");
 }
 
@@ -172,7 +178,7 @@ bool IndexModel::enforces_unique(TableId table, LogicalTime from, LogicalTime to
     }
     if (of.newest == TableId()) return false;
     const KnownIndex& known = known_.at(of.newest);
-    return known.told < from && !may_be_gone(of, known, to);
+    return known.returned_at < from && !may_be_gone(of, known, to);
   });
 }
 
@@ -211,6 +217,7 @@ bool IndexModel::check_changed_count(std::string_view index, TransactionId write
                                      LogicalTime begun) {
   const std::lock_guard lock(verdict_.mutex());
   if (count == shown) return true;
+  // A loss since the begin may have removed records of the range.
   if (losses_.any_since(begun)) return false;
   violate("index-hits", "a change by " + std::string(index) + " of transaction " + std::to_string(writer.value) +
                             " changed " + std::to_string(count) + " records, and the same range had shown it " +
@@ -235,6 +242,7 @@ void IndexModel::check_entries(std::string_view index, std::vector<Entry> live, 
   const std::lock_guard lock(verdict_.mutex());
   std::ranges::sort(live);
   std::ranges::sort(records);
+  // Both lists are sorted. An entry without its record is a phantom, a record without its entry is lost to readers.
   if (const Entry* const phantom = first_without(live, records); phantom != nullptr) {
     verdict_.violate("index-phantom", "the tree of " + std::string(index) + " has a live entry of " + name(*phantom) +
                                           ", and the record has another value or does not exist");

@@ -50,11 +50,12 @@ class IndexModel {
   /// Called before Client::create_index(). Returns the number of the creation.
   size_t create_called(std::string_view index, TableId table, UniqueBy unique);
   void create_returned(size_t create, StatusCode code);
-  /// A call after `asked` returned the index. `ready`: the index can be read.
-  void opened(std::string_view index, TableId id, bool ready, LogicalTime asked);
-  /// absent(): open_index() returned kNoSuchTable. refused(): a read in a transaction that began after `asked` did.
-  void absent(std::string_view index, LogicalTime asked);
-  void refused(TableId id, LogicalTime asked);
+  /// A call after `requested_at` returned the index. `ready`: the index can be read.
+  void opened(std::string_view index, TableId id, bool ready, LogicalTime requested_at);
+  /// absent(): open_index() returned kNoSuchTable. refused(): a read in a transaction that began after `requested_at`
+  /// did.
+  void absent(std::string_view index, LogicalTime requested_at);
+  void refused(TableId id, LogicalTime requested_at);
   /// Called before a drop of the index or of its table. Returns the number of the drop.
   size_t drop_called(std::string_view index);
   void drop_returned(size_t drop, StatusCode code);
@@ -62,10 +63,10 @@ class IndexModel {
   /// The index answered a transaction whose begin was requested at `begun`.
   void read(TableId id, LogicalTime begun);
 
-  /// A read by an index, or a commit that changed one of these tables, returned kMalformed. `asked` is a moment
+  /// A read by an index, or a commit that changed one of these tables, returned kMalformed. `requested_at` is a moment
   /// before the call; for a transaction, before its begin.
-  void malformed(std::string_view index, LogicalTime asked);
-  void malformed_commit(std::span<const TableId> tables, LogicalTime asked);
+  void malformed(std::string_view index, LogicalTime requested_at);
+  void malformed_commit(std::span<const TableId> tables, LogicalTime requested_at);
 
   // ---- what indexes contain ---------------------------------------------------------------------------------------
 
@@ -80,10 +81,11 @@ class IndexModel {
   bool check_changed_count(std::string_view index, TransactionId writer, size_t count, size_t shown, LogicalTime begun);
   /// In a quiescent cluster, an insert of a value that no record has was refused.
   void insert_refused(std::string_view index, int64_t value, const Status& refusal);
-  /// In a quiescent cluster after a sweep: the number of index nodes in the store that do not belong to the tree.
+  /// Called in a quiescent cluster after a sweep. `strays`: number of index nodes in the store that do not belong to
+  /// the tree.
   void check_swept(std::string_view index, size_t strays);
-  /// In a quiescent cluster: the open entries in the tree, visible to a reader or not, and the keys that the records
-  /// have, once each.
+  /// Called in a quiescent cluster. `live`: the open entries in the tree, including those that no reader sees.
+  /// `records`: the keys that the records have, each once.
   void check_entries(std::string_view index, std::vector<Entry> live, std::vector<Entry> records);
 
   // ---- for TransactionModel, which holds the lock -----------------------------------------------------------------
@@ -92,13 +94,13 @@ class IndexModel {
   bool enforces_unique(TableId table, LogicalTime from, LogicalTime to) const;
   /// Some index of the table may enforce distinct values.
   bool may_enforce_unique(TableId table) const;
-  bool any_damaged(TableId table, LogicalTime asked) const;
+  bool any_damaged(TableId table, LogicalTime requested_at) const;
   /// A client requested an index of that name for a table that was created later.
   bool requested_for_newer_table(std::string_view index, TableId table) const;
 
  private:
   struct Change {  // a drop, or a creation that may end with one
-    LogicalTime asked = 0;
+    LogicalTime requested_at = 0;
     LogicalTime ended = kNever;  // kNever: not ended, or outcome unknown; 0: it removed nothing
     bool done = false;           // the drop is acknowledged: no older index of the name is left
   };
@@ -110,8 +112,8 @@ class IndexModel {
   };
   struct KnownIndex {  // an index that was ready
     std::string name;
-    LogicalTime asked = 0;  // moment before the call that first returned it
-    LogicalTime told = 0;
+    LogicalTime requested_at = 0;  // moment before the call that first returned it
+    LogicalTime returned_at = 0;
   };
   struct ChangeRef {
     IndexHistory* named = nullptr;
@@ -121,12 +123,13 @@ class IndexModel {
 
   IndexHistory& history_of(std::string_view index) { return named_.try_emplace(std::string(index)).first->second; }
   size_t begin_change(IndexHistory& of, UniqueBy unique);
-  static LogicalTime born(const IndexHistory& named, LogicalTime asked);
-  bool damaged(const IndexHistory& named, LogicalTime asked) const {
-    return named.wanted != kNever && losses_.any_since(born(named, asked));
+  static LogicalTime born(const IndexHistory& named, LogicalTime requested_at);
+  bool damaged(const IndexHistory& named, LogicalTime requested_at) const {
+    return named.wanted != kNever && losses_.any_since(born(named, requested_at));
   }
-  /// The index was ready when a loss was accepted, so a transaction that began at `asked` must be told of the damage.
-  bool must_be_damaged(TableId id, LogicalTime asked) const;
+  /// The index was ready when a loss was accepted, so a transaction that began at `requested_at` must be told of the
+  /// damage.
+  bool must_be_damaged(TableId id, LogicalTime requested_at) const;
   /// A drop that was requested by `by` may have removed the index since the oracle was told of it.
   static bool may_be_gone(const IndexHistory& named, const KnownIndex& known, LogicalTime by);
   void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }

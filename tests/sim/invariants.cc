@@ -37,12 +37,12 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"intent-left", "R5", "an intent in a node's memory long after the last transaction has ended"},
     {"idle-session-ended", "R3, R8", "the end of a session whose client is alive and has had nothing open"},
     {"snapshot-refused", "R13, R14", "kSnapshotTooOld for a snapshot of a session that is alive"},
-    {"lost-shard-served", "R10", "an answer for a lost record before an operator accepted the loss"},
+    {"lost-shard-served", "R10", "a result for a lost record before an operator accepted the loss"},
     {"long-fork", "R12, R13", "two snapshots that each contain a write that the other lacks"},
     {"snapshot-order", "R1, R12", "begins and commits that no order with all reads explains"},
     // Commits that must not succeed or fail, and ids.
     {"id-twice", "R12, architecture 9", "an id given to two transactions"},
-    {"id-order", "R11, R12", "an id below one that was given out before the begin was asked for"},
+    {"id-order", "R11, R12", "an id below one that was handed out before the begin was requested"},
     {"lost-update", "R16, architecture 9", "two commits that changed one and the same version"},
     {"conflict-missed", "R16, R20", "two commits that wrote one record without seeing each other"},
     {"insert-over-record", "architecture 9", "a committed insert of a record that existed"},
@@ -72,7 +72,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"index-unique", "R28, architecture 9", "two records with one value in a snapshot despite a unique index"},
     {"index-blocked", "R27, R28", "at rest, a refusal of a value that no record has"},
     {"index-damaged", "R10, decision 0015", "kMalformed for an index that cannot have lost a node"},
-    {"index-undamaged", "decision 0015", "an answer of an index that is damaged by an accepted loss"},
+    {"index-undamaged", "decision 0015", "a result of a read by an index that is damaged by an accepted loss"},
     {"index-refused", "R28, R29", "a creation refused because of equal records that did not exist"},
     {"index-gone", "R30", "kNoSuchTable for an index that no client dropped"},
     {"index-hits", "R27", "a change by an index of other records than its range shows in the snapshot"},
@@ -81,7 +81,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     // Bd-trees.
     {"tree-lost-key", "R31, architecture 9", "a missing key that was in the tree during the whole read"},
     {"tree-phantom", "R31, architecture 9", "an entry of a tree that never existed, or was replaced before the read"},
-    {"tree-answer", "R31", "an answer to a key's only writer that contradicts its own changes"},
+    {"tree-answer", "R31", "a result for a key's only writer that contradicts its own changes"},
     {"tree-order", "architecture 6", "a walk over a tree with keys that do not rise"},
     {"tree-structure", "R31", "at rest, a tree with an inconsistent structure"},
     // Tables.
@@ -94,7 +94,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     // Other errors.
     {"set-up", "", "the first tables and rows cannot be created"},
     {"unreadable", "R4, R10", "data that cannot be read after the end of all faults"},
-    {"unexpected-answer", "", "an answer that this call must not have"},
+    {"unexpected-answer", "", "a result that this call must not return"},
     {"progress", "architecture 4", "no progress although all faults are over"},
     {"structure", "R16, R17, R21", "at rest, inconsistent chains, pages or index of a table"},
     {"livelock", "architecture 4", "a simulation that needs more events than any run should"},

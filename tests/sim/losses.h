@@ -39,8 +39,8 @@ class Losses {
   void acknowledge(size_t loss, LogicalTime now) { losses_[loss].acknowledged = now; }
   bool any() const { return !losses_.empty(); }
   /// The record was lost before that moment, and no operator has accepted the loss: no node serves its shard (R10).
-  bool is_unavailable(RecordId place, LogicalTime asked) const {
-    return any() && find(place, [&](const Loss& loss) { return loss.lost < asked && loss.accepted == kNever; });
+  bool is_unavailable(RecordId place, LogicalTime requested_at) const {
+    return any() && find(place, [&](const Loss& loss) { return loss.lost < requested_at && loss.accepted == kNever; });
   }
   const std::vector<Loss>& all() const { return losses_; }
 
@@ -60,9 +60,9 @@ class Losses {
     return false;
   }
 
-  /// A write of this record that was requested at `asked` may be missing at `now`.
-  bool may_be_lost(RecordId place, LogicalTime asked, LogicalTime now) const {
-    return find(place, [&](const Loss& loss) { return asked <= loss.accepted && loss.lost <= now; });
+  /// A write of this record whose call began after `requested_at` may be missing at `now`.
+  bool may_be_lost(RecordId place, LogicalTime requested_at, LogicalTime now) const {
+    return find(place, [&](const Loss& loss) { return requested_at <= loss.accepted && loss.lost <= now; });
   }
   /// A write that ended before the loss must be missing for a request that was sent after the acceptance.
   bool is_lost(RecordId place, LogicalTime ended, LogicalTime requested) const {

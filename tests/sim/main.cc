@@ -38,6 +38,8 @@ int replay(uint64_t seed, bool trace, bool shrinks) {
   std::cout.flush();
   RunOptions options;
   if (trace) options.trace = [](const std::string& line) { std::puts(line.c_str()); };
+  // With a trace the run takes place in this process, so that its lines reach stdout. Otherwise it takes place in a
+  // child process, so that an assertion becomes a report.
   const RunReport report = trace ? run(plan, options) : run_in_child_process(plan, {});
   std::cout << (report.failed ? "FAILED" : "passed") << ": " << report.events << " events, "
             << report.simulated_ns / 1'000'000 << " ms, " << report.transactions << " transactions, hash " << std::hex

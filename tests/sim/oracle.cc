@@ -1,3 +1,5 @@
+// The oracle passes each report on to the model that judges it. The models lock the mutex themselves. This file locks
+// it only for the losses and the verdict, which all models share.
 #include "tests/sim/oracle.h"
 
 #include <mutex>
@@ -87,6 +89,7 @@ OracleStatistics Oracle::statistics() const {
   statistics.tree_changes = trees_.changes();
   statistics.tables_created = tables_.tables_created();
   statistics.crashes = crashes_;
+  // Aborts and unknown outcomes are no progress: a cluster in which every transaction aborts hangs.
   statistics.progress =
       statistics.commits + statistics.reads + statistics.scans + statistics.plain_writes + statistics.counter_numbers;
   return statistics;

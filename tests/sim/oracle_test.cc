@@ -341,10 +341,10 @@ TEST(OracleTest, PlainScanMustReturnUnchangedRecords) {
   HistoryBuilder story;
   story.plain_put(1, PlainModel::Kind::kInsert, 0, 1, 50);
   story.plain_put(2, PlainModel::Kind::kInsert, 0, 2, 51);
-  const LogicalTime asked = story.oracle.now();
+  const LogicalTime requested_at = story.oracle.now();
   story.plain_put(2, PlainModel::Kind::kUpdate, 51, 3, 52);
   const std::vector<ScannedRow> rows = {{Key(1), {50, 1, 0}}};
-  story.plain.scanned(1, HistoryBuilder::kPlainTable, rows, asked);
+  story.plain.scanned(1, HistoryBuilder::kPlainTable, rows, requested_at);
   expect_right(story);
 }
 
@@ -356,9 +356,9 @@ TEST(OracleTest, AcceptsCorrectSessions) {
   s.sessions.too_old(1, 3);
   s.sessions.committed(1, 4, s.oracle.now());
   s.sessions.committed(2, 3, s.oracle.now());
-  const LogicalTime asked = s.oracle.now();
+  const LogicalTime requested_at = s.oracle.now();
   s.sessions.too_old(1, 5);
-  s.sessions.committed(1, 5, asked);
+  s.sessions.committed(1, 5, requested_at);
   s.sessions.idled(1, 100'000'000, false);
   s.oracle.node_checked("node1", "", 0);
   EXPECT_FALSE(s.oracle.failed()) << s.oracle.message();

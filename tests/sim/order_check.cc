@@ -1,3 +1,4 @@
+// The final check. It builds the graph of order_check.h and looks for a cycle.
 #include "tests/sim/order_check.h"
 
 #include <algorithm>
@@ -11,18 +12,22 @@ constexpr size_t kShownNodes = 16;
 }  // namespace
 
 void OrderCheck::run() {
+  // Step 1: the nodes and the edges of events.
   add_events();
+  // Step 2: remembers the removals that a power cut has undone.
   for (const ModelTransaction& transaction : model_.transactions_) {
     if (transaction.commit_lost == kNever) continue;
     for (const Write& write : transaction.writes) {
       if (!write.leaves_record()) removed_until_[write.place] = transaction.commit_lost;
     }
   }
+  // Step 3: the edges of reads and writes.
   for (const ModelTransaction& transaction : model_.transactions_) {
     if (!transaction.begun) continue;
     add_reads(transaction);
     if (counts(transaction)) add_writes(transaction);
   }
+  // Step 4: a cycle is a violation. It needs the order of events if one of its nodes is an event.
   const std::vector<Node> cycle = find_cycle();
   if (cycle.empty()) return;
   const bool events = std::any_of(cycle.begin(), cycle.end(), [this](Node node) { return node < first_; });
@@ -42,9 +47,11 @@ void OrderCheck::add_events() {
     moments_.push_back(transaction.requested);
     moments_.push_back(transaction.answered);
     if (!counts(transaction)) continue;
-    moments_.push_back(transaction.asked);
+    moments_.push_back(transaction.commit_requested);
     if (transaction.outcome == Outcome::kCommitted) moments_.push_back(transaction.ended);
   }
+  // The moments become a chain, in which each moment lies before the next. Edges between all pairs would be
+  // quadratic.
   std::sort(moments_.begin(), moments_.end());
   moments_.erase(std::unique(moments_.begin(), moments_.end()), moments_.end());
   first_ = static_cast<Node>(moments_.size());
@@ -55,7 +62,7 @@ void OrderCheck::add_events() {
     edge(at(transaction.requested), snapshot(transaction));
     edge(snapshot(transaction), at(transaction.answered));
     if (!counts(transaction)) continue;
-    edge(at(transaction.asked), completion(transaction));
+    edge(at(transaction.commit_requested), completion(transaction));
     if (transaction.outcome == Outcome::kCommitted) edge(completion(transaction), at(transaction.ended));
   }
 }
@@ -125,6 +132,7 @@ void OrderCheck::add_writes(const ModelTransaction& writer) {
 }
 
 std::vector<OrderCheck::Node> OrderCheck::find_cycle() const {
+  // A topological sort by the number of predecessors. The nodes that it cannot order lie on a cycle or behind one.
   std::vector<uint32_t> before(edges_.size(), 0);
   for (const auto& targets : edges_) {
     for (const Node target : targets) ++before[target];

@@ -1,3 +1,5 @@
+// Each record is a register whose versions form a chain, because every write names the version that it replaces. One
+// reply or one read of a version fixes its link in the chain.
 #include "tests/sim/plain_model.h"
 
 #include <algorithm>
@@ -22,8 +24,9 @@ PlainModel::WriteNumber PlainModel::write_called(uint32_t process, RecordId plac
   write.tag = tag;
   const auto replaced = record.by_version.find(expected);
   write.value = value || replaced == record.by_version.end() ? value : writes_[replaced->second].value;
-  write.asked = record.changed = verdict_.next();
+  write.requested_at = record.changed = verdict_.next();
   write.starts = record.starts++;
+  // A write that meets no other write and names the newest version must succeed. check_refusal() uses this.
   write.alone = record.open.empty() && record.live.contains(expected);
   const auto number = static_cast<WriteNumber>(writes_.size());
   writes_.push_back(write);
@@ -55,6 +58,7 @@ void PlainModel::write_returned(WriteNumber number, StatusCode code, uint64_t ve
 
 void PlainModel::check_refusal(const Write& write) {
   const Register& record = registers_[write.place];
+  // Another write that was called meanwhile may be the reason for the refusal, and so may a loss.
   if (!write.alone || record.starts != write.starts + 1 || !record.live.contains(write.expected)) return;
   if (losses_.lost_between(write.place, 0, verdict_.last())) return;
   violate("plain-wrong-refusal", name(write) + " was a conflict, and no other client has written since that version");
@@ -65,6 +69,7 @@ void PlainModel::applied(WriteNumber number, uint64_t version, LogicalTime by) {
   Register& record = registers_[write.place];
   record.open.erase(number);
   if (write.kind != Kind::kRemove) {
+    // A write that was executed twice gets two versions (R3, idempotent requests).
     if (write.version != 0 && write.version != version) {
       violate("plain-applied-twice", name(write) + " made version " + std::to_string(write.version) + " and version " +
                                          std::to_string(version));
@@ -87,6 +92,7 @@ void PlainModel::take(Register& record, WriteNumber number, LogicalTime by) {
     const auto [since, fresh] = record.taken_by.emplace(version, by);
     if (!fresh) since->second = std::min(since->second, by);
   };
+  // An update or removal replaces the version that it names. Two such writes of one version are a lost update.
   if (write.kind != Kind::kInsert) {
     const auto [taker, fresh] = record.taken.emplace(write.expected, number);
     if (taker->second != number) {
@@ -103,7 +109,7 @@ void PlainModel::take(Register& record, WriteNumber number, LogicalTime by) {
   const std::set<uint64_t> live = record.live;
   for (const uint64_t version : live) {
     const Write& maker = writes_[record.by_version.at(version)];
-    if (version == write.version || maker.ended >= write.asked) continue;
+    if (version == write.version || maker.ended >= write.requested_at) continue;
     const bool removed = std::any_of(record.open.begin(), record.open.end(), [&](WriteNumber open) {
       return writes_[open].kind == Kind::kRemove && writes_[open].expected == version;
     });
@@ -114,22 +120,23 @@ void PlainModel::take(Register& record, WriteNumber number, LogicalTime by) {
   }
 }
 
-void PlainModel::read(uint32_t process, RecordId place, const ObservedRecord& seen, LogicalTime asked) {
+void PlainModel::read(uint32_t process, RecordId place, const ObservedRecord& seen, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   Register& record = registers_[place];
   const std::string reader =
       "process " + std::to_string(process) + " saw " + to_string(seen) + " in " + to_string(place);
-  if (check_observed(reader, record, place, seen, asked)) check_live_versions(record, place, seen.version, asked);
+  if (check_observed(reader, record, place, seen, requested_at))
+    check_live_versions(record, place, seen.version, requested_at);
 }
 
 bool PlainModel::check_observed(const std::string& reader, Register& record, RecordId place, const ObservedRecord& seen,
-                                LogicalTime asked) {
+                                LogicalTime requested_at) {
   const auto wrong = [&](std::string_view invariant, const std::string& text) {
     violate(invariant, reader + text);
     return false;
   };
-  if (losses_.is_unavailable(place, asked)) {
+  if (losses_.is_unavailable(place, requested_at)) {
     return wrong("lost-shard-served", ", whose node lost its memory, and no operator accepted the loss");
   }
   if (!seen.present()) return true;
@@ -141,19 +148,21 @@ bool PlainModel::check_observed(const std::string& reader, Register& record, Rec
   if (write.value && *write.value != seen.value) {
     return wrong("plain-wrong-value", " of " + name(write) + ", whose value is " + std::to_string(*write.value));
   }
-  if (write.state == State::kApplied && losses_.any() && losses_.is_lost(place, write.ended, asked)) {
+  if (write.state == State::kApplied && losses_.any() && losses_.is_lost(place, write.ended, requested_at)) {
     return wrong("lost-record-returned", " of " + name(write));
   }
+  // A read of its record shows that a write took effect, even if its client was told nothing.
   applied(tagged->second, seen.version, verdict_.last());
+  // A version that was certainly replaced before the read was requested must not be returned.
   const auto replaced = record.taken_by.find(seen.version);
-  if (replaced == record.taken_by.end() || replaced->second >= asked) return true;
+  if (replaced == record.taken_by.end() || replaced->second >= requested_at) return true;
   const auto taker = record.taken.find(seen.version);
-  return wrong("plain-stale-read", ", requested at event " + std::to_string(asked) + ", and by event " +
+  return wrong("plain-stale-read", ", requested at event " + std::to_string(requested_at) + ", and by event " +
                                        std::to_string(replaced->second) + " it had been replaced" +
                                        (taker == record.taken.end() ? "" : " by " + name(writes_[taker->second])));
 }
 
-void PlainModel::scanned(uint32_t process, TableId table, std::span<const ScannedRow> rows, LogicalTime asked) {
+void PlainModel::scanned(uint32_t process, TableId table, std::span<const ScannedRow> rows, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   std::map<Key, size_t> found;
@@ -162,12 +171,14 @@ void PlainModel::scanned(uint32_t process, TableId table, std::span<const Scanne
     const RecordId place{table, row.key};
     check_observed(
         "a scan of process " + std::to_string(process) + " saw " + to_string(row.seen) + " in " + to_string(place),
-        registers_[place], place, row.seen, asked);
+        registers_[place], place, row.seen, requested_at);
   }
   for (const Key key : keys_[table]) {
     const RecordId place{table, key};
     const Register& record = registers_[place];
-    if (!record.open.empty() || record.changed >= asked || losses_.lost_between(place, 0, verdict_.last())) continue;
+    // A scan guarantees nothing about a record that a client may have changed while it ran.
+    if (!record.open.empty() || record.changed >= requested_at || losses_.lost_between(place, 0, verdict_.last()))
+      continue;
     const size_t rows_found = found.contains(key) ? found[key] : 0;
     if (rows_found == record.live.size()) continue;
     violate("scan-exactly-once", "a scan of process " + std::to_string(process) + " returned " + to_string(place) +
@@ -175,22 +186,24 @@ void PlainModel::scanned(uint32_t process, TableId table, std::span<const Scanne
   }
 }
 
-void PlainModel::check_live_versions(Register& record, RecordId place, uint64_t seen_version, LogicalTime asked) {
+void PlainModel::check_live_versions(Register& record, RecordId place, uint64_t seen_version,
+                                     LogicalTime requested_at) {
   for (const uint64_t version : record.live) {
     const Write& maker = writes_[record.by_version.at(version)];
-    if (version == seen_version || maker.state != State::kApplied || maker.ended >= asked || may_be_lost(maker))
+    if (version == seen_version || maker.state != State::kApplied || maker.ended >= requested_at || may_be_lost(maker))
       continue;
+    // A write without a reply may have replaced the version.
     const bool replaced = std::any_of(record.open.begin(), record.open.end(),
                                       [&](WriteNumber open) { return writes_[open].expected == version; });
     if (replaced) continue;
-    violate("plain-write-lost", to_string(place) + " was read at event " + std::to_string(asked) + " as version " +
-                                    std::to_string(seen_version) + ", and no client replaced the version made by " +
-                                    name(maker));
+    violate("plain-write-lost", to_string(place) + " was read at event " + std::to_string(requested_at) +
+                                    " as version " + std::to_string(seen_version) +
+                                    ", and no client replaced the version made by " + name(maker));
   }
 }
 
 bool PlainModel::may_be_lost(const Write& write) const {
-  return losses_.any() && losses_.may_be_lost(write.place, write.asked, verdict_.last());
+  return losses_.any() && losses_.may_be_lost(write.place, write.requested_at, verdict_.last());
 }
 
 void PlainModel::client_crashed(uint32_t process) {
@@ -213,7 +226,7 @@ std::string PlainModel::name(const Write& write) const {
   return "the " + std::string(kKinds[static_cast<size_t>(write.kind)]) + " of " + to_string(write.place) +
          " by process " + std::to_string(write.process) + " (tag " + std::to_string(write.tag >> 32) + ":" +
          std::to_string(write.tag & UINT32_MAX) + ", expected version " + std::to_string(write.expected) +
-         ", made version " + std::to_string(write.version) + ", events " + std::to_string(write.asked) + ".." +
+         ", made version " + std::to_string(write.version) + ", events " + std::to_string(write.requested_at) + ".." +
          (write.ended == kNever ? "" : std::to_string(write.ended)) + ")";
 }
 

@@ -37,11 +37,11 @@ class PlainModel {
                            std::optional<int64_t> value);
   /// `version`: the version of the new record; 0 for removes and for failed writes.
   void write_returned(WriteNumber number, StatusCode code, uint64_t version);
-  /// A get returned a record, or kNotFound. `asked`: Oracle::now() before the call.
-  void read(uint32_t process, RecordId place, const ObservedRecord& seen, LogicalTime asked);
+  /// A get returned a record, or kNotFound. `requested_at`: Oracle::now() before the call.
+  void read(uint32_t process, RecordId place, const ObservedRecord& seen, LogicalTime requested_at);
 
   /// One scan returned all rows of a table. A scan guarantees only the records that no client changed while it ran.
-  void scanned(uint32_t process, TableId table, std::span<const ScannedRow> rows, LogicalTime asked);
+  void scanned(uint32_t process, TableId table, std::span<const ScannedRow> rows, LogicalTime requested_at);
 
   void client_crashed(uint32_t process);
 
@@ -61,7 +61,7 @@ class PlainModel {
     uint64_t version = 0;  // 0 until it is known
     uint64_t tag = 0;
     std::optional<int64_t> value;  // empty: unknown
-    LogicalTime asked = 0;
+    LogicalTime requested_at = 0;
     LogicalTime ended = kNever;
     uint64_t starts = 0;  // writes of the record that were called before this one
     bool alone = false;   // none of those was open, and the expected version was the newest
@@ -83,8 +83,8 @@ class PlainModel {
   /// Checks the observed record, except against the newest version that the read should have returned. False: a
   /// violation.
   bool check_observed(const std::string& reader, Register& record, RecordId place, const ObservedRecord& seen,
-                      LogicalTime asked);
-  void check_live_versions(Register& record, RecordId place, uint64_t seen_version, LogicalTime asked);
+                      LogicalTime requested_at);
+  void check_live_versions(Register& record, RecordId place, uint64_t seen_version, LogicalTime requested_at);
   bool may_be_lost(const Write& write) const;
   std::string name(const Write& write) const;
   void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }

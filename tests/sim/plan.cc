@@ -1,3 +1,5 @@
+// The plan of a seed. The shape and the common faults come from one generator, each later choice from one of its own.
+// The seed alone determines all of them.
 #include "tests/sim/plan.h"
 
 #include <algorithm>

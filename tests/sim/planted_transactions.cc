@@ -38,10 +38,10 @@ constexpr PlantedViolation kInTransactions[] = {
      }},
     {"version-above-id",
      [](HistoryBuilder& s) {
-       const auto reader_asked = s.model.begin_called(1, false);
+       const auto reader = s.model.begin_called(1, false);
        s.put(11, {1});
-       s.model.begun(reader_asked, TransactionId(10));
-       s.read(reader_asked, 1, 11);
+       s.model.begun(reader, TransactionId(10));
+       s.read(reader, 1, 11);
      }},
     {"unwritten-read", [](HistoryBuilder& s) { s.read_in_new_transaction(1, 10); }},
     {"wrong-value",

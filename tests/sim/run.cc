@@ -1,3 +1,4 @@
+// One run: the phases of class Phases, in order. A phase that does not end within its limit is a violation.
 #include "tests/sim/run.h"
 
 #include <string_view>
@@ -57,6 +58,7 @@ class Phases {
     return false;
   }
 
+  /// Phase 1: starts the servers and creates the first tables and rows, without faults.
   bool set_up() {
     bool done = false;
     cluster_->start_servers();
@@ -67,18 +69,21 @@ class Phases {
     return until(kSetUpNs, "progress", "the set-up", [&] { return done && cluster_->has_shard_map(); });
   }
 
+  /// Phase 2: runs the load and the faults of the plan.
   bool run_faults() {
     cluster_->start_load(options_.without);
     simulator_.run(simulator_.virtual_now_ns() + plan_.faults_end_ns, [this] { return oracle_.failed(); });
     return !oracle_.failed();
   }
 
+  /// Phase 3: all faults have ended, and every client must make progress again.
   bool recover() {
     cluster_->end_faults();
     simulator_.trace("CALM");
     return until(kProgressNs, "progress", "progress without faults", [this] { return cluster_->progressed(); });
   }
 
+  /// Phase 4: the clients end, and the cluster becomes quiescent. Then the nodes check their memory.
   bool wind_down() {
     cluster_->stop_load();
     simulator_.trace("STOP");
@@ -92,6 +97,7 @@ class Phases {
     return false;
   }
 
+  /// Phase 5: reads everything, and orders all that was seen.
   bool audit_all() {
     bool done = false;
     cluster_->run_client("auditor", [this, &done](client::Client& client) {

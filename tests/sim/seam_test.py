@@ -30,7 +30,7 @@ SOURCES = {
     "storage-node/src/version/chain.cc": ["Chain::newest("],
     "storage-node/src/version/transactional.cc": ["Table::get_at(", "Table::write_at("],
 }
-BREACH_SOURCE = "storage-node/src/index/hash_index.cc"
+PLANTED_SOURCE = "storage-node/src/index/hash_index.cc"
 
 WITHOUT_SEAM = """#pragma once
 #include <atomic>
@@ -60,7 +60,7 @@ DIRECT = [
 ]
 
 # Differences that the test plants in env_real.h: (original, replacement).
-BREACHES = {
+PLANTED_DIFFERENCES = {
     "a probe that calls": ("static void probe(const char*) {}", "static void probe(const char* name);"),
     "a virtual call": ("  template <class T>\n  using Atomic = std::atomic<T>;",
                        "  struct Watcher {\n    virtual void look();\n  };\n  static Watcher* watcher;\n"
@@ -79,7 +79,7 @@ def copy_sources(target):
                 shutil.copyfile(path, copy)
 
 
-def take_the_seam_out(tree):
+def remove_seam(tree):
     real = (tree / "common/base/env_real.h").read_text()
     dword = re.search(r"^class AtomicWord128 \{.*?^static_assert[^\n]*\n", real, re.M | re.S).group(0)
     for path in list(tree.rglob("*.h")) + list(tree.rglob("*.cc")):
@@ -134,18 +134,18 @@ class SeamTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         base = pathlib.Path(cls.folder.name)
-        cls.trees = {name: base / f"tree{i}" for i, name in enumerate(["with", "without", *BREACHES])}
+        cls.trees = {name: base / f"tree{i}" for i, name in enumerate(["with", "without", *PLANTED_DIFFERENCES])}
         for name, tree in cls.trees.items():
             copy_sources(tree)
-            if name in BREACHES:
-                planted, breach = BREACHES[name]
+            if name in PLANTED_DIFFERENCES:
+                original, replacement = PLANTED_DIFFERENCES[name]
                 header = tree / "common/base/env_real.h"
                 text = header.read_text()
-                assert text.count(planted) == 1, f"env_real.h does not contain exactly once: {planted}"
-                header.write_text(text.replace(planted, breach))
-        take_the_seam_out(cls.trees["without"])
+                assert text.count(original) == 1, f"env_real.h does not contain exactly once: {original}"
+                header.write_text(text.replace(original, replacement))
+        remove_seam(cls.trees["without"])
         jobs = [(name, source) for name in ("with", "without") for source in SOURCES]
-        jobs += [(name, BREACH_SOURCE) for name in BREACHES]
+        jobs += [(name, PLANTED_SOURCE) for name in PLANTED_DIFFERENCES]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             objects = pool.map(lambda job: compile_source(cls.trees[job[0]], job[1]), jobs)
             cls.objects = dict(zip(jobs, objects))
@@ -167,11 +167,11 @@ class SeamTest(unittest.TestCase):
                 self.assertGreater(max(len(body) for body in found), 10, name)
             self.assertEqual(differences(with_seam, without), [], f"{source}: these functions differ")
 
-    def test_breaches_would_be_noticed(self):
-        without = self.objects["without", BREACH_SOURCE]
-        for name in BREACHES:
+    def test_planted_differences_are_found(self):
+        without = self.objects["without", PLANTED_SOURCE]
+        for name in PLANTED_DIFFERENCES:
             with self.subTest(name):
-                self.assertNotEqual(differences(self.objects[name, BREACH_SOURCE], without), [])
+                self.assertNotEqual(differences(self.objects[name, PLANTED_SOURCE], without), [])
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+// The checks of sessions: a refused snapshot, a commit after too long a time, and the end of an idle session.
 #include "tests/sim/session_model.h"
 
 #include <mutex>
@@ -15,10 +16,10 @@ void SessionModel::too_old(uint32_t process, uint64_t session) {
   refusals_[process] = {session, verdict_.next()};
 }
 
-void SessionModel::committed(uint32_t process, uint64_t session, LogicalTime asked) {
+void SessionModel::committed(uint32_t process, uint64_t session, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   const auto refusal = refusals_.find(process);
-  if (refusal == refusals_.end() || refusal->second.session != session || refusal->second.at >= asked) return;
+  if (refusal == refusals_.end() || refusal->second.session != session || refusal->second.at >= requested_at) return;
   // The commit manager has not ended the session, so all snapshots of it are still protected.
   verdict_.violate("snapshot-refused", "process " + std::to_string(process) + " was told kSnapshotTooOld at event " +
                                            std::to_string(refusal->second.at) +

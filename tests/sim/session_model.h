@@ -20,8 +20,9 @@ class SessionModel {
 
   /// A read in that session was answered kSnapshotTooOld, and the client has not heard of the session's end.
   void too_old(uint32_t process, uint64_t session);
-  /// A commit with writes was acknowledged in that session, which had not ended by then; `asked`: before the call.
-  void committed(uint32_t process, uint64_t session, LogicalTime asked);
+  /// A commit with writes was acknowledged in that session, which had not ended by then. `requested_at`: a moment
+  /// before the call.
+  void committed(uint32_t process, uint64_t session, LogicalTime requested_at);
   /// A commit with writes was asked for `open_ns` after the transaction's begin, and acknowledged.
   void committed_after(uint32_t process, TransactionId id, uint64_t open_ns, uint64_t max_age_ns);
   /// For `idle_ns` the client had nothing open and nothing was wrong; the session it had at first has ended, or not.

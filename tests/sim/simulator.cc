@@ -1,3 +1,5 @@
+// The event loop, the virtual threads and the clocks of a simulated run. Virtual time moves from event to event, and
+// by a little at each read of a clock.
 #include "tests/sim/simulator.h"
 
 #include <algorithm>
@@ -32,6 +34,7 @@ Simulator::Simulator(uint64_t seed) : random_(seed) {
 
 Simulator::~Simulator() {
   for (auto& thread : threads_) {
+    // A thread of a dead process has live objects on its stack, which must not be destroyed: their process crashed.
     if (!thread->ended) testing::VirtualThread::abandon(std::move(thread->stack));
   }
   sim_scheduler = nullptr;
@@ -133,16 +136,19 @@ void Simulator::handle(const Event& event) {
   }
   uint32_t number = event.thread;
   if (number == 0) {
+    // An event of a place wakes the thread that waits there now. It is void if the thread has gone on.
     const auto waiting = at_place_.find(event.place);
     if (waiting == at_place_.end()) return;
     number = waiting->second;
     if (threads_[number - 1]->place != event.place) return;
   }
   Thread& thread = *threads_[number - 1];
+  // An event of an earlier wait is void: the thread has been woken by another event since.
   if (!thread.waiting || (event.thread != 0 && thread.turn != event.turn)) return;
   const Process& process = process_at(thread.process);
   if (!process.alive) return;
   if (process.paused_until_ns > now_ns_) {
+    // The process is paused. Its event takes place at the end of the pause.
     Event again = event;
     again.at_ns = process.paused_until_ns;
     push(again);
@@ -153,6 +159,7 @@ void Simulator::handle(const Event& event) {
 
 void Simulator::resume(Thread& thread) {
   ++events_;
+  // The hash covers time and thread of each step, so that two runs with the same hash have taken the same steps.
   mix(hash_, now_ns_);
   mix(hash_, thread.number);
   thread.waiting = false;
@@ -216,6 +223,7 @@ void Simulator::block(const void* place, uint64_t until_ns) {
   const uint64_t until = to_world(process, until_ns);
   if (until != kForever) {
     Event event;
+    // A wait always takes some time, so a thread that polls cannot stop virtual time.
     event.at_ns = std::max(until, now_ns_ + step_ns(process));
     event.thread = current_->number;
     event.turn = current_->turn;
@@ -230,6 +238,7 @@ void Simulator::wake(const void* place) {
     const Thread& thread = *threads_[number - 1];
     if (!thread.waiting || thread.place != place) continue;
     Event event;
+    // Each woken thread draws its own delay, so the order in which threads go on is random.
     event.at_ns = now_ns_ + step_ns(process);
     event.thread = number;
     event.turn = thread.turn;
@@ -281,6 +290,7 @@ void Simulator::pause_point(const char* name) {
       return;
     case PauseDecision::Kind::kCrash:
       if (traces()) trace(std::string("crash at ") + name);
+      // The thread that stands at the point belongs to the dead process. suspend() does not return.
       crash(current_->process);
       suspend(nullptr);
       return;

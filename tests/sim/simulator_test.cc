@@ -86,8 +86,8 @@ TEST(Simulator, CrashAtPausePointStopsThreadThere) {
   simulator.set_pause_hook([](ProcessNumber, std::string_view name) {
     return PauseDecision{name == "test.die" ? PauseDecision::Kind::kCrash : PauseDecision::Kind::kGoOn, 0};
   });
-  ProcessNumber told = 0;
-  simulator.set_crash_hook([&](ProcessNumber process) { told = process; });
+  ProcessNumber crashed = 0;
+  simulator.set_crash_hook([&](ProcessNumber process) { crashed = process; });
   bool before = false;
   bool after = false;
   simulator.start("p", {}, [&] {
@@ -98,7 +98,7 @@ TEST(Simulator, CrashAtPausePointStopsThreadThere) {
   simulator.run(kForever, kNever);
   EXPECT_TRUE(before);
   EXPECT_FALSE(after);
-  EXPECT_EQ(told, 1u);
+  EXPECT_EQ(crashed, 1u);
 }
 
 TEST(Simulator, PausedProcessDoesNotRun) {

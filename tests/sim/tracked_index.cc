@@ -1,3 +1,5 @@
+// Operations on whole indexes, and the operations of TrackedTransaction by an index. tracked_transaction.cc has the
+// other operations.
 #include "tests/sim/tracked_index.h"
 
 #include <algorithm>
@@ -25,26 +27,27 @@ IndexForm IndexForm::of(std::string_view name) {
 }
 
 std::optional<Index> create_index(ClientProcess& process, const std::string& name, const Table& table) {
+  // Two fibers of one process do not build the same index at the same time. Other processes may.
   if (!process.creating.insert(name).second) return std::nullopt;
   IndexModel& model = process.oracle.indexes();
   const IndexForm form = IndexForm::of(name);
-  const LogicalTime asked = process.oracle.now();
+  const LogicalTime requested_at = process.oracle.now();
   const size_t create = model.create_called(name, table.id(), form.unique);
   const auto index = process.client.create_index(name, table, form.fields,
                                                  {.unique = form.unique != UniqueBy::kNothing, .on_progress = {}});
   process.creating.erase(name);
   if (index.code() == StatusCode::kAlreadyExists) {
-    process.oracle.transactions().index_refused(name, table.id(), form.unique, asked);
+    process.oracle.transactions().index_refused(name, table.id(), form.unique, requested_at);
   }
   model.create_returned(create, index.status().code());
   if (index.code() == StatusCode::kMalformed) {
-    model.malformed(name, asked);
+    model.malformed(name, requested_at);
     process.saw_damaged_index = true;
   } else {
     process.expected("create_index", index.status());
   }
   if (!index.ok()) return std::nullopt;
-  model.opened(name, index->id(), index->ready(), asked);
+  model.opened(name, index->id(), index->ready(), requested_at);
   process.indexes.insert_or_assign(name, *index);
   return *index;
 }
@@ -52,16 +55,17 @@ std::optional<Index> create_index(ClientProcess& process, const std::string& nam
 std::optional<Index> ready_index(ClientProcess& process, const std::string& name, const Table& table) {
   const auto known = process.indexes.find(name);
   if (known != process.indexes.end() && known->second.table().id() == table.id()) return known->second;
-  const LogicalTime asked = process.oracle.now();
+  const LogicalTime requested_at = process.oracle.now();
   const auto index = process.client.open_index(name);
   process.expected("open_index", index.status());
   if (index.code() == StatusCode::kNoSuchTable) {
-    process.oracle.indexes().absent(name, asked);
+    process.oracle.indexes().absent(name, requested_at);
     return create_index(process, name, table);
   }
   if (!index.ok()) return std::nullopt;
-  process.oracle.indexes().opened(name, index->id(), index->ready(), asked);
+  process.oracle.indexes().opened(name, index->id(), index->ready(), requested_at);
   if (index->table().id() != table.id()) return std::nullopt;
+  // The creation was not finished, perhaps because its client died. Another call continues it (R29, index creation).
   if (!index->ready()) return create_index(process, name, table);
   process.indexes.insert_or_assign(name, *index);
   return *index;
@@ -94,6 +98,7 @@ bool rebuild_index(ClientProcess& process, const Index& index) {
   if (!dropped.ok() && dropped != StatusCode::kNoSuchTable) return false;
   for (int attempt = 0; attempt < 3; ++attempt) {
     if (create_index(process, index.name(), index.table())) return true;
+    // While the index did not exist, nothing prevented records with equal values.
     if (IndexForm::of(index.name()).unique == UniqueBy::kValue) remove_repeated(process, index.table());
   }
   return false;
@@ -102,12 +107,12 @@ bool rebuild_index(ClientProcess& process, const Index& index) {
 void repair_indexes(ClientProcess& process) {
   if (process.repairing || !std::exchange(process.saw_damaged_index, false)) return;
   process.repairing = true;
-  const LogicalTime asked = process.oracle.now();
+  const LogicalTime requested_at = process.oracle.now();
   const auto indexes = process.client.list_indexes();
   process.expected("list_indexes", indexes.status());
   if (indexes.ok()) {
     for (const Index& index : *indexes) {
-      process.oracle.indexes().opened(index.name(), index.id(), index.ready(), asked);
+      process.oracle.indexes().opened(index.name(), index.id(), index.ready(), requested_at);
       if (!index.damaged()) continue;  // or another fiber has rebuilt it already
       process.indexes.erase(index.name());
       rebuild_index(process, index);
@@ -132,9 +137,10 @@ std::vector<ScannedRow> rows_of(const std::vector<Record>& records, TransactionI
 
 /// Reads all records of a range, at once or page by page, forward or backward, as the logical time decides. Returns
 /// them in ascending order.
-Result<std::vector<Record>> all_of(Transaction& transaction, const Index& index, IndexRange range, LogicalTime asked) {
-  range.backward = asked % 2 == 1;
-  if (asked % 3 == 0) range.limit = 3 + asked % 14;
+Result<std::vector<Record>> all_of(Transaction& transaction, const Index& index, IndexRange range,
+                                   LogicalTime requested_at) {
+  range.backward = requested_at % 2 == 1;
+  if (requested_at % 3 == 0) range.limit = 3 + requested_at % 14;
   std::vector<Record> all;
   for (;;) {
     LOAM_ASSIGN_OR_RETURN(std::vector<Record> page, transaction.range(index, range));
@@ -143,6 +149,7 @@ Result<std::vector<Record>> all_of(Transaction& transaction, const Index& index,
     if (last) break;
     std::vector<Value> values;
     for (const Index::Part& part : index.parts()) values.push_back(all.back().view().value(part.field));
+    // The next page begins behind the last record of this one.
     (range.backward ? range.to : range.from) = IndexBound{std::move(values), false, all.back().key()};
   }
   if (range.backward) std::ranges::reverse(all);
@@ -153,7 +160,7 @@ std::vector<Value> tag_of(const ObservedRecord& seen) { return {Value::int64(sta
 
 }  // namespace
 
-void TrackedTransaction::failed(const Index& index, const Status& status, LogicalTime asked) {
+void TrackedTransaction::failed(const Index& index, const Status& status, LogicalTime requested_at) {
   IndexModel& model = process_.oracle.indexes();
   if (status == StatusCode::kMalformed) {
     if (failure_.ok()) failure_ = status;
@@ -162,7 +169,7 @@ void TrackedTransaction::failed(const Index& index, const Status& status, Logica
     process_.saw_damaged_index = true;
     return;
   }
-  if (status != StatusCode::kNoSuchTable) return failed(index.table(), status, asked);
+  if (status != StatusCode::kNoSuchTable) return failed(index.table(), status, requested_at);
   // kNoSuchTable means that the index was dropped, perhaps with its table.
   if (failure_.ok()) failure_ = status;
   process_.oracle.transactions().read_failed(number_, status.code());
@@ -173,35 +180,35 @@ void TrackedTransaction::failed(const Index& index, const Status& status, Logica
 
 bool TrackedTransaction::range(const Index& index) {
   const TableId table = index.table().id();
-  const LogicalTime asked = process_.oracle.now();
-  const auto records = all_of(transaction_, index, {}, asked);
+  const LogicalTime requested_at = process_.oracle.now();
+  const auto records = all_of(transaction_, index, {}, requested_at);
   if (!records.ok()) {
-    failed(index, records.status(), asked);
+    failed(index, records.status(), requested_at);
     return false;
   }
   process_.oracle.indexes().read(index.id(), begun_);
   const std::vector<ScannedRow> rows = rows_of(*records, transaction_.id());
   process_.oracle.indexes().ranged(index.name(), rows);
-  if (!has_written(table)) process_.oracle.tables().served(table, asked);
-  process_.oracle.transactions().scanned(number_, table, rows, asked, ScanKind::kIndex);
+  if (!has_written(table)) process_.oracle.tables().served(table, requested_at);
+  process_.oracle.transactions().scanned(number_, table, rows, requested_at, ScanKind::kIndex);
   return true;
 }
 
 bool TrackedTransaction::range_from(const Index& index, int64_t least) {
-  const LogicalTime asked = process_.oracle.now();
-  const auto records = all_of(transaction_, index, {.from = IndexBound{{Value::int64(least)}}}, asked);
+  const LogicalTime requested_at = process_.oracle.now();
+  const auto records = all_of(transaction_, index, {.from = IndexBound{{Value::int64(least)}}}, requested_at);
   if (!records.ok()) {
-    failed(index, records.status(), asked);
+    failed(index, records.status(), requested_at);
     return false;
   }
   process_.oracle.indexes().read(index.id(), begun_);
   process_.oracle.transactions().ranged(number_, index.table().id(), {least, std::numeric_limits<int64_t>::max()},
-                                        rows_of(*records, transaction_.id()), asked, ScanKind::kIndex);
+                                        rows_of(*records, transaction_.id()), requested_at, ScanKind::kIndex);
   return true;
 }
 
 bool TrackedTransaction::find(const Index& index, Key key, const ObservedRecord& seen, bool for_update) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const RecordId place{index.table().id(), key};
   const auto read = [&] {
     if (!for_update) return transaction_.get(index, tag_of(seen));
@@ -210,17 +217,18 @@ bool TrackedTransaction::find(const Index& index, Key key, const ObservedRecord&
   };
   const Result<Record> record = read();
   if (!record.ok() && record.code() != StatusCode::kNotFound) {
-    failed(index, record.status(), asked);
+    failed(index, record.status(), requested_at);
     return false;
   }
   process_.oracle.indexes().read(index.id(), begun_);
+  // The record was lost after this transaction had read it.
   if (!record.ok() && process_.oracle.lost_since(place, begun_)) return false;
   if (!process_.oracle.indexes().found(index.name(), transaction_.id(), place, seen,
                                        record.ok() ? std::optional(record->key()) : std::nullopt)) {
     return false;
   }
   const std::vector<ScannedRow> rows = rows_of({*record}, transaction_.id());
-  process_.oracle.transactions().read(number_, place, rows[0].seen, asked);
+  process_.oracle.transactions().read(number_, place, rows[0].seen, requested_at);
   if (!for_update) return true;
   written_.insert(place.table);
   process_.oracle.transactions().wrote(number_, {place, WriteKind::kTouch, seen.tag, seen.value, false, false});
@@ -229,7 +237,7 @@ bool TrackedTransaction::find(const Index& index, Key key, const ObservedRecord&
 
 bool TrackedTransaction::change(const Index& index, const IndexRange& range, std::span<const ScannedRow> rows,
                                 std::optional<int64_t> value) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const TableId table = index.table().id();
   const auto write = [&] {
     const FirstWrite drawing(*this);
@@ -238,7 +246,7 @@ bool TrackedTransaction::change(const Index& index, const IndexRange& range, std
   };
   const Result<size_t> count = write();
   if (!count.ok()) {
-    failed(index, count.status(), asked);
+    failed(index, count.status(), requested_at);
     return false;
   }
   if (!process_.oracle.indexes().check_changed_count(index.name(), transaction_.id(), *count, rows.size(), begun_))
@@ -257,17 +265,17 @@ bool TrackedTransaction::change(const Index& index, const IndexRange& range, std
 
 bool TrackedTransaction::change_range(const Index& index, std::pair<int64_t, int64_t> values,
                                       std::optional<int64_t> value) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const IndexRange range{.from = IndexBound{{Value::int64(values.first)}},
                          .to = IndexBound{{Value::int64(values.second)}}};
-  const auto records = all_of(transaction_, index, range, asked);
+  const auto records = all_of(transaction_, index, range, requested_at);
   if (!records.ok()) {
-    failed(index, records.status(), asked);
+    failed(index, records.status(), requested_at);
     return false;
   }
   process_.oracle.indexes().read(index.id(), begun_);
   const std::vector<ScannedRow> rows = rows_of(*records, transaction_.id());
-  process_.oracle.transactions().ranged(number_, index.table().id(), values, rows, asked, ScanKind::kIndex);
+  process_.oracle.transactions().ranged(number_, index.table().id(), values, rows, requested_at, ScanKind::kIndex);
   return change(index, range, rows, value);
 }
 

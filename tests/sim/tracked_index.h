@@ -34,7 +34,7 @@ std::optional<client::Index> create_index(ClientProcess& process, const std::str
 std::optional<client::Index> ready_index(ClientProcess& process, const std::string& name, const client::Table& table);
 Status drop_index(ClientProcess& process, const std::string& name);
 
-/// Removes, of the records that have the same value, all except the first.
+/// Keeps the first record of each value, and removes all other records with that value.
 void remove_repeated(ClientProcess& process, const client::Table& table);
 /// Drops the index and creates it again. Removes records that stopped being unique meanwhile (other clients write
 /// them).

@@ -1,3 +1,5 @@
+// Each function calls the public API and reports the call and its result to the oracle. It takes the logical time
+// before the call. An event with an earlier time therefore precedes the call with certainty.
 #include "tests/sim/tracked_transaction.h"
 
 #include <algorithm>
@@ -56,8 +58,8 @@ std::vector<Value> row(const Table& table, uint64_t tag, int64_t value, uint64_t
 
 /// The table as a handle for reads: with all fields or with those that a read needs, in another order than the
 /// table's.
-Table for_read(const Table& table, LogicalTime asked) {
-  return asked % 3 == 0 ? table.project({"value", "tag"}).value() : table;
+Table for_read(const Table& table, LogicalTime requested_at) {
+  return requested_at % 3 == 0 ? table.project({"value", "tag"}).value() : table;
 }
 
 /// The record of an update: the whole row or some fields. If the chosen fields leave `value` out, sets `value` to the
@@ -153,7 +155,9 @@ TrackedTransaction::TrackedTransaction(ClientProcess& process, Transaction& tran
 
 TrackedTransaction::FirstWrite::FirstWrite(TrackedTransaction& tracked)
     : tracked_(tracked), first_(tracked.transaction_.id() == TransactionId()), asked_ns_(Env::now_ns()) {
-  if (first_) tracked_.process_.oracle.transactions().id_asked(tracked_.number_);
+  // An upgradable transaction gets its id within this call. The id must lie above all ids that were assigned before
+  // it.
+  if (first_) tracked_.process_.oracle.transactions().id_requested(tracked_.number_);
 }
 
 TrackedTransaction::FirstWrite::~FirstWrite() {
@@ -162,20 +166,22 @@ TrackedTransaction::FirstWrite::~FirstWrite() {
   tracked_.begun_ns_ = asked_ns_;
 }
 
-void TrackedTransaction::failed(const Table& table, const Status& status, LogicalTime asked) {
+void TrackedTransaction::failed(const Table& table, const Status& status, LogicalTime requested_at) {
   process_.expected("a read", status);
   if (failure_.ok()) failure_ = status;
   process_.oracle.transactions().read_failed(number_, status.code());
+  // The model keeps the refusal. A later commit in the same session proves that the session was alive and the refusal
+  // wrong.
   if (status == StatusCode::kSnapshotTooOld && session_lasts()) {
     process_.oracle.sessions().too_old(process_.number, session_);
   }
-  if (status == StatusCode::kNoSuchTable) process_.oracle.tables().refused(table.id(), asked);
+  if (status == StatusCode::kNoSuchTable) process_.oracle.tables().refused(table.id(), requested_at);
 }
 
 std::optional<ObservedRecord> TrackedTransaction::record_read(const Table& table, Key key, const Result<Record>& record,
-                                                              LogicalTime asked) {
+                                                              LogicalTime requested_at) {
   if (!record.ok() && record.code() != StatusCode::kNotFound) {
-    failed(table, record.status(), asked);
+    failed(table, record.status(), requested_at);
     return std::nullopt;
   }
   ObservedRecord seen;
@@ -185,45 +191,46 @@ std::optional<ObservedRecord> TrackedTransaction::record_read(const Table& table
     seen.tag = static_cast<uint64_t>(record->int64("tag"));
     seen.value = record->int64("value");
   }
-  if (!has_written(table.id())) process_.oracle.tables().served(table.id(), asked);
-  process_.oracle.transactions().read(number_, {table.id(), key}, seen, asked);
+  // A read of an own write shows nothing about the table at the nodes, because the client answers it.
+  if (!has_written(table.id())) process_.oracle.tables().served(table.id(), requested_at);
+  process_.oracle.transactions().read(number_, {table.id(), key}, seen, requested_at);
   return seen;
 }
 
 std::optional<ObservedRecord> TrackedTransaction::get(const Table& table, Key key) {
-  const LogicalTime asked = process_.oracle.now();
-  return record_read(table, key, transaction_.get(for_read(table, asked), key), asked);
+  const LogicalTime requested_at = process_.oracle.now();
+  return record_read(table, key, transaction_.get(for_read(table, requested_at), key), requested_at);
 }
 
 std::vector<std::optional<ObservedRecord>> TrackedTransaction::get_many(const Table& table, std::span<const Key> keys) {
-  const LogicalTime asked = process_.oracle.now();
-  const std::vector<Result<Record>> records = transaction_.get_many(for_read(table, asked), keys);
+  const LogicalTime requested_at = process_.oracle.now();
+  const std::vector<Result<Record>> records = transaction_.get_many(for_read(table, requested_at), keys);
   std::vector<std::optional<ObservedRecord>> seen;
   seen.reserve(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) seen.push_back(record_read(table, keys[i], records[i], asked));
+  for (size_t i = 0; i < keys.size(); ++i) seen.push_back(record_read(table, keys[i], records[i], requested_at));
   return seen;
 }
 
 std::vector<std::optional<ObservedRecord>> TrackedTransaction::get_async_many(const Table& table,
                                                                               std::span<const Key> keys) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   std::vector<client::Future<Record>> pending;
   pending.reserve(keys.size());
-  for (const Key key : keys) pending.push_back(transaction_.get_async(for_read(table, asked), key));
+  for (const Key key : keys) pending.push_back(transaction_.get_async(for_read(table, requested_at), key));
   std::vector<std::optional<ObservedRecord>> seen;
   seen.reserve(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) seen.push_back(record_read(table, keys[i], pending[i].get(), asked));
+  for (size_t i = 0; i < keys.size(); ++i) seen.push_back(record_read(table, keys[i], pending[i].get(), requested_at));
   return seen;
 }
 
 std::optional<ObservedRecord> TrackedTransaction::get_for_update(const Table& table, Key key) {
-  const LogicalTime asked = process_.oracle.now();
-  const Table part = for_read(table, asked);
+  const LogicalTime requested_at = process_.oracle.now();
+  const Table part = for_read(table, requested_at);
   const auto read = [&] {
     const FirstWrite drawing(*this);
     return transaction_.get_for_update(part, key);
   };
-  std::optional<ObservedRecord> seen = record_read(table, key, read(), asked);
+  std::optional<ObservedRecord> seen = record_read(table, key, read(), requested_at);
   if (seen && seen->present()) {
     written_.insert(table.id());
     process_.oracle.transactions().wrote(
@@ -242,6 +249,7 @@ bool TrackedTransaction::write(WriteKind kind, const Table& table, Key key, int6
   if (kind == WriteKind::kRemove) {
     status = transaction_.remove(table, key);
   } else {
+    // The tag makes the row unique in the run, so that a later read names this write.
     const std::vector<Value> values = row(table, tag, value, random->below(longest + 1));
     if (kind == WriteKind::kInsert) {
       status = transaction_.insert(table, key, values);
@@ -303,37 +311,37 @@ Chunks collect(ClientProcess& process, Result<ScanStream> stream) {
 }  // namespace
 
 bool TrackedTransaction::scan(const Table& table) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const Chunks chunks = collect(process_, transaction_.scan(table, rows_query(), slow_reader()));
   if (!chunks.ok()) {
-    failed(table, chunks.status(), asked);
+    failed(table, chunks.status(), requested_at);
     return false;
   }
-  process_.oracle.tables().served(table.id(), asked);
-  process_.oracle.transactions().scanned(number_, table.id(), rows_of(*chunks), asked);
+  process_.oracle.tables().served(table.id(), requested_at);
+  process_.oracle.transactions().scanned(number_, table.id(), rows_of(*chunks), requested_at);
   return true;
 }
 
 bool TrackedTransaction::sum(const Table& table) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const Chunks chunks = collect(process_, transaction_.scan(table, sum_query(), slow_reader()));
   if (!chunks.ok()) {
-    failed(table, chunks.status(), asked);
+    failed(table, chunks.status(), requested_at);
     return false;
   }
   const auto [count, sum] = sum_of(*chunks);
-  process_.oracle.transactions().summed(number_, table.id(), count, sum, asked);
+  process_.oracle.transactions().summed(number_, table.id(), count, sum, requested_at);
   return true;
 }
 
 bool TrackedTransaction::select(const Table& table, int64_t least) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const Chunks chunks = collect(process_, transaction_.scan(table, select_query(least), slow_reader()));
   if (!chunks.ok()) {
-    failed(table, chunks.status(), asked);
+    failed(table, chunks.status(), requested_at);
     return false;
   }
-  process_.oracle.transactions().selected(number_, table.id(), least, rows_of(*chunks), asked);
+  process_.oracle.transactions().selected(number_, table.id(), least, rows_of(*chunks), requested_at);
   return true;
 }
 
@@ -351,6 +359,7 @@ void TrackedTransaction::commit_returned(const Status& status) {
   if (process_.max_age_ns != 0) {
     sessions.committed_after(process_.number, transaction_.id(), asked_ns_ - begun_ns_, process_.max_age_ns);
   }
+  // A commit shows only something about the session in which it returned.
   if (session_lasts()) sessions.committed(process_.number, session_, asked_);
   for (const TableId table : written_) process_.oracle.tables().served(table, asked_);
 }
@@ -418,6 +427,7 @@ Status begin_tracked(ClientProcess& process, bool read_only, const std::function
   }
   TrackedTransaction tracked(process, *transaction, number);
   if (body(tracked)) return tracked.commit();
+  // Every second one of these transactions is dropped unfinished, which must have the same effect as abort().
   tracked.abort(number % 2 == 0);
   return tracked.failure().ok() ? Status(StatusCode::kCancelled, "aborted by the workload") : tracked.failure();
 }
@@ -425,7 +435,7 @@ Status begin_tracked(ClientProcess& process, bool read_only, const std::function
 bool scan_snapshot(ClientProcess& process, std::span<const Table> tables, int64_t least) {
   TransactionModel& model = process.oracle.transactions();
   const TransactionNumber number = model.begin_called(process.number, true);
-  const LogicalTime asked = process.oracle.now();
+  const LogicalTime requested_at = process.oracle.now();
   std::vector<ScanRequest> requests;
   for (const Table& table : tables) {
     requests.push_back({table, rows_query()});
@@ -438,6 +448,7 @@ bool scan_snapshot(ClientProcess& process, std::span<const Table> tables, int64_
     model.begin_failed(number);
     return false;
   }
+  // scan() has taken one snapshot for all requests. Each result is judged like a scan of one transaction.
   model.begun(number, TransactionId());
   bool all = true;
   for (size_t i = 0; i < streams->size(); ++i) {
@@ -445,18 +456,18 @@ bool scan_snapshot(ClientProcess& process, std::span<const Table> tables, int64_
     const Chunks chunks = (*streams)[i].collect();
     if (!chunks.ok()) {
       process.expected("a scan", chunks.status());
-      if (chunks.code() == StatusCode::kNoSuchTable) process.oracle.tables().refused(table, asked);
+      if (chunks.code() == StatusCode::kNoSuchTable) process.oracle.tables().refused(table, requested_at);
       all = false;
       continue;
     }
-    process.oracle.tables().served(table, asked);
+    process.oracle.tables().served(table, requested_at);
     if (i % 3 == 0) {
-      model.scanned(number, table, rows_of(*chunks), asked);
+      model.scanned(number, table, rows_of(*chunks), requested_at);
     } else if (i % 3 == 1) {
       const auto [count, sum] = sum_of(*chunks);
-      model.summed(number, table, count, sum, asked);
+      model.summed(number, table, count, sum, requested_at);
     } else {
-      model.selected(number, table, least, rows_of(*chunks), asked);
+      model.selected(number, table, least, rows_of(*chunks), requested_at);
     }
   }
   model.scan_ended(number);
@@ -466,8 +477,8 @@ bool scan_snapshot(ClientProcess& process, std::span<const Table> tables, int64_
 // ---- non-transactional tables -------------------------------------------------------------------------------------
 
 std::optional<ObservedRecord> plain_get(ClientProcess& process, client::PlainTable& table, Key key) {
-  const LogicalTime asked = process.oracle.now();
-  const Result<Record> record = asked % 3 == 0 ? table.get(key, {"value", "tag"}) : table.get(key);
+  const LogicalTime requested_at = process.oracle.now();
+  const Result<Record> record = requested_at % 3 == 0 ? table.get(key, {"value", "tag"}) : table.get(key);
   if (!record.ok() && record.code() != StatusCode::kNotFound) {
     process.expected("a plain get", record.status());
     return std::nullopt;
@@ -476,18 +487,18 @@ std::optional<ObservedRecord> plain_get(ClientProcess& process, client::PlainTab
   if (record.ok()) {
     seen = {record->version().value, static_cast<uint64_t>(record->int64("tag")), record->int64("value")};
   }
-  process.oracle.plain().read(process.number, {table.table().id(), key}, seen, asked);
+  process.oracle.plain().read(process.number, {table.table().id(), key}, seen, requested_at);
   return seen;
 }
 
 bool plain_scan(ClientProcess& process, const Table& table) {
-  const LogicalTime asked = process.oracle.now();
+  const LogicalTime requested_at = process.oracle.now();
   const Chunks chunks = collect(process, process.client.scan(table, rows_query(), slow_reader()));
   if (!chunks.ok()) {
     process.expected("a scan of a plain table", chunks.status());
     return false;
   }
-  process.oracle.plain().scanned(process.number, table.id(), rows_of(*chunks), asked);
+  process.oracle.plain().scanned(process.number, table.id(), rows_of(*chunks), requested_at);
   return true;
 }
 

@@ -65,9 +65,9 @@ struct ClientProcess {
     scope.emplace(client::CallOptions{.timeout_ns = uint64_t{20'000} << scopes / 4 % 10});
   }
   uint64_t next_tag() { return uint64_t{number} << 32 | ++tags; }
-  /// Whether a cluster with faults may give this answer to the call; any other answer is a violation.
+  /// Whether a cluster with faults may return this status from the call; any other status is a violation.
   bool expected(std::string_view call, const Status& status);
-  /// Whether a cluster with faults may give this answer to a commit; any other answer is a violation. `begun`: the
+  /// Whether a cluster with faults may return this status from a commit; any other status is a violation. `begun`: the
   /// moment at which the transaction's begin was requested.
   bool expected_commit(const Status& status, const std::set<TableId>& written, LogicalTime begun);
 };
@@ -137,11 +137,11 @@ class TrackedTransaction {
   };
 
   std::optional<ObservedRecord> record_read(const client::Table& table, Key key, const Result<client::Record>& record,
-                                            LogicalTime asked);
+                                            LogicalTime requested_at);
   bool write(WriteKind kind, const client::Table& table, Key key, int64_t value, testing::Random* random,
              const ObservedRecord* seen);
-  void failed(const client::Table& table, const Status& status, LogicalTime asked);
-  void failed(const client::Index& index, const Status& status, LogicalTime asked);
+  void failed(const client::Table& table, const Status& status, LogicalTime requested_at);
+  void failed(const client::Index& index, const Status& status, LogicalTime requested_at);
   bool change(const client::Index& index, const client::IndexRange& range, std::span<const ScannedRow> rows,
               std::optional<int64_t> value);
   bool session_lasts() const { return process_.client.statistics().fenced == session_; }

@@ -24,13 +24,14 @@ void TransactionModel::check_own_write(const ModelTransaction& reader, const Wri
 }
 
 void TransactionModel::check_read(ModelTransaction& reader, RecordId place, const ObservedRecord& seen,
-                                  LogicalTime asked, AccessPath way) {
+                                  LogicalTime requested_at, AccessPath way) {
   // An index can answer that no record has a value without reading any record.
   const bool looked = seen.present() || way != AccessPath::kIndex;
-  if (looked && losses_.is_unavailable(place, asked)) {
+  if (looked && losses_.is_unavailable(place, requested_at)) {
     return violate("lost-shard-served", name(reader) + " was told " + to_string(seen) + " of " + to_string(place) +
                                             ", whose node lost its memory, and no operator accepted the loss");
   }
+  // Only the first read of a record is compared with the writers. Every later read must equal it.
   const auto [before, first] = reader.reads.emplace(place, seen);
   if (!first) {
     if (!(before->second == seen)) check_repeatable(reader, place, before->second, seen, way);
@@ -39,7 +40,7 @@ void TransactionModel::check_read(ModelTransaction& reader, RecordId place, cons
   if (seen.present()) {
     ModelTransaction* writer = check_writer(reader, place, seen);
     if (writer == nullptr) return;
-    check_not_lost(*writer, place, asked);
+    check_not_lost(*writer, place, requested_at);
     mark_observed(*writer, reader, place);
     check_no_newer(reader, place, seen, way);
     check_atomic(reader, *writer);
@@ -49,13 +50,13 @@ void TransactionModel::check_read(ModelTransaction& reader, RecordId place, cons
 }
 
 void TransactionModel::check_scanned_row(ModelTransaction& reader, RecordId place, const ObservedRecord& seen,
-                                         LogicalTime asked, ScanKind walk) {
+                                         LogicalTime requested_at, ScanKind walk) {
   if (const Write* own = reader.write_of(place); own != nullptr) {
     // After a loss, the index may lack the old entry of the record; the update then fails at commit.
     const bool lost = own->kind != WriteKind::kInsert && losses_.lost_between(place, 0, verdict_.last());
     if (seen.present() || !lost) check_own_write(reader, *own, seen);
   } else {
-    check_read(reader, place, seen, asked, walk == ScanKind::kScan ? AccessPath::kScan : AccessPath::kIndex);
+    check_read(reader, place, seen, requested_at, walk == ScanKind::kScan ? AccessPath::kScan : AccessPath::kIndex);
   }
 }
 
@@ -106,8 +107,9 @@ ModelTransaction* TransactionModel::check_writer(const ModelTransaction& reader,
 
 bool TransactionModel::check_writer_state(const ModelTransaction& reader, const ModelTransaction& writer,
                                           RecordId place) {
+  // Several conditions may hold at once. The first one names the violation.
   std::string_view invariant;
-  if (writer.asked == kNever) {
+  if (writer.commit_requested == kNever) {
     invariant = writer.outcome == Outcome::kOpen ? "dirty-read" : "abort-visible";
   } else if (reader.must_lack(writer)) {
     invariant = "lost-commit-visible";
@@ -115,7 +117,7 @@ bool TransactionModel::check_writer_state(const ModelTransaction& reader, const 
     invariant = "abort-visible";
   } else if (writer.fenced) {
     invariant = "fenced-visible";
-  } else if (writer.asked > reader.answered) {
+  } else if (writer.commit_requested > reader.answered) {
     invariant = "future-read";
   } else if (reader.id.value != 0 && writer.id.value >= reader.id.value) {
     invariant = "version-above-id";
@@ -126,14 +128,16 @@ bool TransactionModel::check_writer_state(const ModelTransaction& reader, const 
   return false;
 }
 
-void TransactionModel::check_not_lost(const ModelTransaction& writer, RecordId place, LogicalTime asked) {
-  if (losses_.any() && losses_.is_lost(place, writer.ended, asked) && writer.outcome == Outcome::kCommitted) {
+void TransactionModel::check_not_lost(const ModelTransaction& writer, RecordId place, LogicalTime requested_at) {
+  if (losses_.any() && losses_.is_lost(place, writer.ended, requested_at) && writer.outcome == Outcome::kCommitted) {
     violate("lost-record-returned", to_string(place) + " was returned as " + name(writer) +
                                         " wrote it, after the loss of its node was accepted");
   }
 }
 
 bool TransactionModel::must_see(const ModelTransaction& reader, const ModelTransaction& writer) const {
+  // Two reasons: the commit was visible before the reader requested its begin, or the reader has seen another write
+  // of the same transaction.
   return writer.certain() && writer.number != reader.number && writer.may_be_visible() &&
          ((writer.visible_by < reader.requested && !reader.may_lack(writer)) || reader.has_seen(writer));
 }
@@ -141,6 +145,8 @@ bool TransactionModel::must_see(const ModelTransaction& reader, const ModelTrans
 void TransactionModel::check_no_newer(const ModelTransaction& reader, RecordId place, const ObservedRecord& seen,
                                       AccessPath way) {
   const Chain& chain = chains_[place];
+  // The chain is in the order of ids, which is the order of versions. A newer write that the reader must see
+  // contradicts the read.
   for (auto entry = chain.rbegin(); entry != chain.rend() && entry->first > seen.version; ++entry) {
     const ModelTransaction& writer = at(entry->second);
     if (must_see(reader, writer) && !excused(writer, place))
@@ -156,10 +162,12 @@ std::pair<ModelTransaction*, size_t> TransactionModel::removals(const ModelTrans
     ModelTransaction& remover = at(entry->second);
     if (remover.write_of(place)->leaves_record() || remover.number == reader.number) continue;
     if (reader.must_lack(remover)) continue;
-    if (remover.asked > reader.answered || (reader.id.value != 0 && remover.id.value > reader.id.value)) continue;
+    if (remover.commit_requested > reader.answered || (reader.id.value != 0 && remover.id.value > reader.id.value))
+      continue;
     found.first = &remover;
     ++found.second;
   }
+  // With several candidates the reader may have seen any of them, so none is known to be seen.
   if (found.second != 1) found.first = nullptr;
   return found;
 }
@@ -171,6 +179,8 @@ void TransactionModel::check_absent(const ModelTransaction& reader, RecordId pla
     const ModelTransaction& writer = at(entry->second);
     if (must_see(reader, writer) && !excused(writer, place)) newest = &writer;
   }
+  // Nothing contradicts the read if the reader must see no write, or if the newest one that it must see is a removal.
+  // Otherwise a later removal must be the reason.
   if (newest == nullptr || !newest->write_of(place)->leaves_record()) return;
   const auto [remover, count] = removals(reader, place, newest->id.value);
   if (count == 0) return report_missed_write(reader, *newest, place, ObservedRecord(), way);
@@ -205,6 +215,8 @@ void TransactionModel::check_atomic(const ModelTransaction& reader, const ModelT
   for (const Write& write : writer.writes) {
     const auto read = reader.reads.find(write.place);
     if (read == reader.reads.end() || excused(writer, write.place)) continue;
+    // The other read is consistent if it returned the write or a later one, or nothing after a removal that the
+    // reader may have seen.
     if (read->second.present() ? read->second.version >= writer.id.value
                                : !write.leaves_record() || removals(reader, write.place, writer.id.value).second != 0) {
       continue;
@@ -278,7 +290,7 @@ void TransactionModel::check_adjacent_writers(const ModelTransaction& before, co
       return violate("lost-update", text + ", having seen " + to_string(seen));
     }
   }
-  if (before.asked > after.answered) {
+  if (before.commit_requested > after.answered) {
     return violate("conflict-missed", text + ", which had not requested its commit when the other began");
   }
   if (next_to) check_write_kinds(&before, after, place);
@@ -296,7 +308,7 @@ void TransactionModel::check_write_kinds(const ModelTransaction* before, const M
 }
 
 LogicalTime TransactionModel::last_seen(const ModelTransaction& writer, const Write& write) const {
-  if (!write.leaves_record() || writer.asked == kNever) return 0;
+  if (!write.leaves_record() || writer.commit_requested == kNever) return 0;
   const bool was_there = writer.commit_lost != kNever && writer.certain();
   if (!writer.may_be_visible() && !was_there) return 0;
   LogicalTime last = writer.commit_lost;
@@ -325,7 +337,7 @@ bool TransactionModel::may_violate_unique(const ModelTransaction& writer, const 
   return false;
 }
 
-void TransactionModel::index_refused(std::string_view index, TableId table, UniqueBy unique, LogicalTime asked) {
+void TransactionModel::index_refused(std::string_view index, TableId table, UniqueBy unique, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   const LogicalTime now = verdict_.next();
   if (indexes_.requested_for_newer_table(index, table) || losses_.any()) return;
@@ -337,16 +349,18 @@ void TransactionModel::index_refused(std::string_view index, TableId table, Uniq
   for (const ModelTransaction& holder : transactions_) {
     for (const Write& write : holder.writes) {
       if (write.place.table != table || unique != UniqueBy::kValue) continue;
-      const Held held{write.place.key, holder.asked, last_seen(holder, write)};
-      if (held.to < asked) continue;
+      // The time from the request of the commit to the last snapshot that may contain the write. Two records whose
+      // times overlap may have had the value at once.
+      const Held held{write.place.key, holder.commit_requested, last_seen(holder, write)};
+      if (held.to < requested_at) continue;
       for (const Held& other : values[write.value]) {
         if (other.key != held.key && other.from <= held.to && held.from <= other.to) return;
       }
       values[write.value].push_back(held);
     }
   }
-  violate("index-refused", "the creation of " + std::string(index) + " from event " + std::to_string(asked) + " to " +
-                               std::to_string(now) + ", although no two records can have had the same values");
+  violate("index-refused", "the creation of " + std::string(index) + " from event " + std::to_string(requested_at) +
+                               " to " + std::to_string(now) + ", although no two records can have had the same values");
 }
 
 void TransactionModel::check_refusal(const ModelTransaction& writer) {

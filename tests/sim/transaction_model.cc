@@ -1,3 +1,5 @@
+// The reports about transactions, and the state that they change. transaction_checks.cc has the checks of one read or
+// one commit, order_check.h the check of the whole run.
 #include "tests/sim/transaction_model.h"
 
 #include <algorithm>
@@ -85,10 +87,10 @@ void TransactionModel::begun(TransactionNumber number, TransactionId id) {
     return;
   }
   if (transaction.upgradable) violate("unexpected-answer", name(transaction) + " has an id before its first write");
-  take_id(transaction, id);
+  register_id(transaction, id);
 }
 
-void TransactionModel::id_asked(TransactionNumber number) {
+void TransactionModel::id_requested(TransactionNumber number) {
   const std::lock_guard lock(verdict_.mutex());
   at(number).id_floor = highest_id_;
 }
@@ -97,10 +99,10 @@ void TransactionModel::id_drawn(TransactionNumber number, TransactionId id) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   at(number).id = id;
-  take_id(at(number), id);
+  register_id(at(number), id);
 }
 
-void TransactionModel::take_id(ModelTransaction& transaction, TransactionId id) {
+void TransactionModel::register_id(ModelTransaction& transaction, TransactionId id) {
   transaction.id_assigned = verdict_.last();
   const auto [other, fresh] = by_id_.emplace(id.value, transaction.number);
   if (!fresh) {
@@ -136,7 +138,8 @@ void TransactionModel::wrote(TransactionNumber number, const Write& write) {
   keys_[write.place.table].insert(write.place.key);
 }
 
-void TransactionModel::read(TransactionNumber number, RecordId place, const ObservedRecord& seen, LogicalTime asked) {
+void TransactionModel::read(TransactionNumber number, RecordId place, const ObservedRecord& seen,
+                            LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++reads_;
@@ -144,12 +147,12 @@ void TransactionModel::read(TransactionNumber number, RecordId place, const Obse
   if (const Write* own = reader.write_of(place); own != nullptr) {
     check_own_write(reader, *own, seen);
   } else {
-    check_read(reader, place, seen, asked, AccessPath::kGet);
+    check_read(reader, place, seen, requested_at, AccessPath::kGet);
   }
 }
 
 void TransactionModel::scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows,
-                               LogicalTime asked, ScanKind walk) {
+                               LogicalTime requested_at, ScanKind walk) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++scans_;
@@ -163,12 +166,14 @@ void TransactionModel::scanned(TransactionNumber number, TableId table, std::spa
     }
     total.sum += row.seen.value;
     ++total.count;
-    check_scanned_row(reader, {table, row.key}, row.seen, asked, walk);
+    check_scanned_row(reader, {table, row.key}, row.seen, requested_at, walk);
   }
   check_unique(reader, table, rows);
+  // A scan by an index contains own writes, so its total is not that of the snapshot.
   const bool whole = std::ranges::none_of(reader.writes, [&](const Write& own) { return own.place.table == table; });
+  // A key that the scan did not return counts as read and absent.
   for (const Key key : keys_[table]) {
-    if (!found.contains(key)) check_scanned_row(reader, {table, key}, ObservedRecord(), asked, walk);
+    if (!found.contains(key)) check_scanned_row(reader, {table, key}, ObservedRecord(), requested_at, walk);
   }
   if (!whole) return;
   check_total(reader, table, total);
@@ -176,14 +181,14 @@ void TransactionModel::scanned(TransactionNumber number, TableId table, std::spa
 }
 
 void TransactionModel::ranged(TransactionNumber number, TableId table, std::pair<int64_t, int64_t> values,
-                              std::span<const ScannedRow> rows, LogicalTime asked, ScanKind walk) {
+                              std::span<const ScannedRow> rows, LogicalTime requested_at, ScanKind walk) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ModelTransaction& reader = at(number);
   const auto in_range = [&](int64_t value) { return value >= values.first && value <= values.second; };
   std::set<Key> found;
   for (const ScannedRow& row : rows) {
-    check_scanned_row(reader, {table, row.key}, row.seen, asked, walk);
+    check_scanned_row(reader, {table, row.key}, row.seen, requested_at, walk);
     if (found.insert(row.key).second && in_range(row.seen.value)) continue;
     violate("scan-predicate", "a range of " + name(reader) + " from " + std::to_string(values.first) + " to " +
                                   std::to_string(values.second) + " found " + to_string(row.seen) + " in " +
@@ -197,11 +202,12 @@ void TransactionModel::ranged(TransactionNumber number, TableId table, std::pair
     const bool there = own != nullptr
                            ? own->leaves_record() && in_range(own->value)
                            : read != reader.reads.end() && read->second.present() && in_range(read->second.value);
-    if (there && !found.contains(key)) check_scanned_row(reader, place, ObservedRecord(), asked, walk);
+    if (there && !found.contains(key)) check_scanned_row(reader, place, ObservedRecord(), requested_at, walk);
   }
 }
 
-void TransactionModel::summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, LogicalTime asked) {
+void TransactionModel::summed(TransactionNumber number, TableId table, int64_t count, int64_t sum,
+                              LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++scans_;
@@ -209,7 +215,8 @@ void TransactionModel::summed(TransactionNumber number, TableId table, int64_t c
   const Total found{count, sum};
   check_total(reader, table, found);
   const auto before = reader.scanned.find(table);
-  if (before == reader.scanned.end() || before->second == found || losses_.any_since(std::min(asked, reader.requested)))
+  if (before == reader.scanned.end() || before->second == found ||
+      losses_.any_since(std::min(requested_at, reader.requested)))
     return;
   violate("scan-sum", "a scan of " + name(reader) + " over table " + std::to_string(table.value) + " found " +
                           std::to_string(count) + " records of sum " + std::to_string(sum) +
@@ -218,12 +225,13 @@ void TransactionModel::summed(TransactionNumber number, TableId table, int64_t c
 }
 
 void TransactionModel::selected(TransactionNumber number, TableId table, int64_t least,
-                                std::span<const ScannedRow> rows, LogicalTime asked) {
+                                std::span<const ScannedRow> rows, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++scans_;
   ModelTransaction& reader = at(number);
-  if (!reader.scanned.contains(table) || losses_.any_since(std::min(asked, reader.requested))) return;
+  // The expected rows are known only if the transaction has scanned the whole table before.
+  if (!reader.scanned.contains(table) || losses_.any_since(std::min(requested_at, reader.requested))) return;
   std::map<Key, ObservedRecord> found;
   for (const ScannedRow& row : rows) found[row.key] = row.seen;
   const auto wrong = [&](Key key, const ObservedRecord& is, const ObservedRecord& should) {
@@ -258,8 +266,9 @@ void TransactionModel::read_failed(TransactionNumber number, StatusCode code) {
 void TransactionModel::commit_called(TransactionNumber number) {
   const std::lock_guard lock(verdict_.mutex());
   ModelTransaction& transaction = at(number);
-  transaction.asked = verdict_.next();
+  transaction.commit_requested = verdict_.next();
   transaction.outcome = Outcome::kCommitting;
+  // From now on the writes may be visible.
   join_chains(transaction);
 }
 
@@ -277,6 +286,7 @@ void TransactionModel::commit_returned(TransactionNumber number, StatusCode code
     check_acknowledged(transaction);
     if (transaction.visible_by == kNever)
       transaction.begins_then = static_cast<TransactionNumber>(transactions_.size());
+    // Every transaction whose begin is requested from now on must see the writes.
     transaction.visible_by = std::min(transaction.visible_by, transaction.ended);
     check_commit(transaction);
     return;
@@ -293,6 +303,7 @@ void TransactionModel::commit_returned(TransactionNumber number, StatusCode code
     violate("outcome-changed", name(transaction) + " was answered " + std::string(to_string(code)) +
                                    ", and other transactions saw its writes");
   }
+  // No write of the transaction may be visible, so that later checks ignore it.
   leave_chains(transaction);
   check_refusal(transaction);
 }
@@ -316,10 +327,11 @@ void TransactionModel::client_crashed(uint32_t process) {
   verdict_.next();
   for (ModelTransaction& transaction : transactions_) {
     if (transaction.process != process || transaction.ended != kNever) continue;
-    const bool asked = transaction.outcome == Outcome::kCommitting && !transaction.writes.empty();
-    if (asked) ++unknown_;
-    if (asked && transaction.seen) ++resolved_;
-    end(transaction, asked ? Outcome::kUnknown : Outcome::kAborted);
+    // A transaction that had not requested its commit has no effect. After the request, no client knows the outcome.
+    const bool commit_called = transaction.outcome == Outcome::kCommitting && !transaction.writes.empty();
+    if (commit_called) ++unknown_;
+    if (commit_called && transaction.seen) ++resolved_;
+    end(transaction, commit_called ? Outcome::kUnknown : Outcome::kAborted);
   }
 }
 
@@ -333,7 +345,7 @@ std::vector<TransactionId> TransactionModel::ids() const {
 }
 
 void TransactionModel::check_acknowledged(const ModelTransaction& writer) {
-  if (losses_.accepted_between(writer.id_assigned, writer.asked)) {
+  if (losses_.accepted_between(writer.id_assigned, writer.commit_requested)) {
     violate("commit-over-loss", name(writer) + " began before the loss of a node was accepted");
   }
   if (writer.commit_lost != kNever && !commits_may_go_) {
@@ -355,6 +367,7 @@ void TransactionModel::power_cut(const InCommitLog& written, const InCommitLog& 
   const std::lock_guard lock(verdict_.mutex());
   const LogicalTime now = verdict_.next();
   commits_may_go_ = may_lose;
+  // Step 1: marks the commits that the log had and has lost.
   for (ModelTransaction& transaction : transactions_) {
     const TransactionId id = transaction.id;
     if (id.value == 0 || transaction.commit_lost != kNever || !written(id) || left(id)) continue;
@@ -362,6 +375,7 @@ void TransactionModel::power_cut(const InCommitLog& written, const InCommitLog& 
     if (may_lose || !transaction.certain() || transaction.writes.empty()) continue;
     violate("durable-commit-lost", name(transaction) + " is not in the commit log after a power cut");
   }
+  // Step 2: commits are lost from the end of the log, so that no surviving commit has seen a lost one.
   for (const ModelTransaction& transaction : transactions_) {
     if (transaction.id.value == 0 || !left(transaction.id)) continue;
     for (const auto& [place, seen] : transaction.reads) {
@@ -383,11 +397,14 @@ void TransactionModel::decided(TransactionId id, bool committed, bool on_disk) {
     violate("log-differs", name(transaction) + " is " + (committed ? "" : "not ") +
                                "committed at the commit manager, against its log on the disk");
   }
-  if (committed && transaction.asked == kNever) {
+  // Only the owner of a transaction can commit it (R8, completion by the owner).
+  if (committed && transaction.commit_requested == kNever) {
     violate("log-wrong", name(transaction) + " is committed, and has not requested its commit");
   }
   if (transaction.writes.empty()) return;
   const bool gone = transaction.commit_lost != kNever;
+  // The final outcome must agree with the outcome that its client was told, and with the reads of others. A power cut
+  // may have undone it.
   const bool contradicted = committed ? transaction.outcome == Outcome::kAborted || gone
                                       : !gone && (transaction.outcome == Outcome::kCommitted || transaction.seen);
   if (contradicted) {
@@ -396,6 +413,7 @@ void TransactionModel::decided(TransactionId id, bool committed, bool on_disk) {
                                           (transaction.seen ? ", and other transactions saw its writes" : "") +
                                           (gone ? ", and a power cut has undone it" : ""));
   }
+  // The commit manager decides the outcomes that no client knows.
   if (transaction.outcome != Outcome::kUnknown) return;
   ++resolved_;
   if (!committed) {
@@ -441,7 +459,7 @@ void TransactionModel::leave_chains(const ModelTransaction& writer) {
 }
 
 bool TransactionModel::excused(const ModelTransaction& writer, RecordId place) const {
-  return losses_.any() && losses_.may_be_lost(place, writer.asked, verdict_.last());
+  return losses_.any() && losses_.may_be_lost(place, writer.commit_requested, verdict_.last());
 }
 
 void TransactionModel::end(ModelTransaction& transaction, Outcome outcome) {
@@ -456,7 +474,7 @@ std::string TransactionModel::name(const ModelTransaction& transaction) const {
   text += " of process " + std::to_string(transaction.process) + " (" + std::string(to_string(transaction.outcome));
   if (transaction.answer != StatusCode::kOk) text += ", answered " + std::string(loam::to_string(transaction.answer));
   return text + "; begin " + moment(transaction.requested) + ".." + moment(transaction.answered) + ", commit " +
-         moment(transaction.asked) + ".." + moment(transaction.ended) +
+         moment(transaction.commit_requested) + ".." + moment(transaction.ended) +
          (transaction.commit_lost == kNever ? "" : ", undone by a power cut at " + moment(transaction.commit_lost)) +
          ")";
 }

@@ -70,15 +70,15 @@ struct ModelTransaction {
   Outcome outcome = Outcome::kOpen;
   StatusCode answer = StatusCode::kOk;  ///< result of commit
   TransactionId id;
-  LogicalTime requested = 0;          ///< before begin was called
-  LogicalTime answered = kNever;      ///< begin returned; the snapshot was taken between `requested` and this
-  LogicalTime asked = kNever;         ///< commit was called
-  LogicalTime ended = kNever;         ///< commit or abort returned, or the client crashed
-  LogicalTime id_assigned = kNever;   ///< its id was reported
-  LogicalTime commit_lost = kNever;   ///< a power cut removed its record from the commit log
-  LogicalTime visible_by = kNever;    ///< a transaction whose begin is requested after this must see the writes
-  uint64_t id_floor = 0;              ///< the highest id that was assigned when it requested its own
-  TransactionNumber begins_then = 0;  ///< transactions begun at that moment
+  LogicalTime requested = 0;              ///< before begin was called
+  LogicalTime answered = kNever;          ///< begin returned; the snapshot was taken between `requested` and this
+  LogicalTime commit_requested = kNever;  ///< commit was called
+  LogicalTime ended = kNever;             ///< commit or abort returned, or the client crashed
+  LogicalTime id_assigned = kNever;       ///< its id was reported
+  LogicalTime commit_lost = kNever;       ///< a power cut removed its log record
+  LogicalTime visible_by = kNever;        ///< a transaction whose begin is requested after this must see the writes
+  uint64_t id_floor = 0;                  ///< the highest id that was assigned when it requested its own
+  TransactionNumber begins_then = 0;      ///< transactions begun at that moment
   std::vector<Write> writes;
   std::unordered_map<RecordId, ObservedRecord, RecordIdHash>
       reads;                         ///< first read of each record that another transaction wrote
@@ -108,7 +108,7 @@ struct ModelTransaction {
 /// the cut contains none of them. A begin that was requested before the cut and answered after it may get either
 /// snapshot.
 ///
-/// Owner: the Oracle. Threads: every public function holds the verdict's lock. `requested` and `asked` of an
+/// Owner: the Oracle. Threads: every public function holds the verdict's lock. `requested` and `requested_at` of an
 /// operation are moments from Oracle::now() or from a function here.
 class TransactionModel {
  public:
@@ -122,25 +122,25 @@ class TransactionModel {
   /// begin returned. `id` is 0 for read-only and upgradable transactions.
   void begun(TransactionNumber number, TransactionId id);
   /// Called before and after the call in which an upgradable transaction gets its id.
-  void id_asked(TransactionNumber number);
+  void id_requested(TransactionNumber number);
   void id_drawn(TransactionNumber number, TransactionId id);
   void begin_failed(TransactionNumber number);
 
   /// The client has buffered a write of the transaction. kTouch: get_for_update, which writes the read record again.
   void wrote(TransactionNumber number, const Write& write);
-  /// A read returned. `asked`: a moment before the call.
-  void read(TransactionNumber number, RecordId place, const ObservedRecord& seen, LogicalTime asked);
+  /// A read returned. `requested_at`: a moment before the call.
+  void read(TransactionNumber number, RecordId place, const ObservedRecord& seen, LogicalTime requested_at);
   /// One scan of the transaction's snapshot returned all rows of a table. A scan by an index also returns own writes.
-  void scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, LogicalTime asked,
+  void scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, LogicalTime requested_at,
                ScanKind walk = ScanKind::kScan);
   /// An index returned the rows whose values lie between two bounds, including own writes.
   void ranged(TransactionNumber number, TableId table, std::pair<int64_t, int64_t> values,
-              std::span<const ScannedRow> rows, LogicalTime asked, ScanKind walk);
+              std::span<const ScannedRow> rows, LogicalTime requested_at, ScanKind walk);
   /// One scan of the snapshot returned count(*) and sum(value) of a table.
-  void summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, LogicalTime asked);
+  void summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, LogicalTime requested_at);
   /// A scan with "value >= least" returned these rows.
   void selected(TransactionNumber number, TableId table, int64_t least, std::span<const ScannedRow> rows,
-                LogicalTime asked);
+                LogicalTime requested_at);
   /// A scan outside of transactions has ended.
   void scan_ended(TransactionNumber number);
   /// A read or scan failed.
@@ -155,8 +155,8 @@ class TransactionModel {
 
   /// The balances of this table always add up to `sum` over `count` records.
   void expect_constant_sum(TableId table, int64_t count, int64_t sum);
-  /// A creation of a unique index that was requested at `asked` was refused because records are not unique.
-  void index_refused(std::string_view index, TableId table, UniqueBy unique, LogicalTime asked);
+  /// A creation of a unique index that was requested at `requested_at` was refused because records are not unique.
+  void index_refused(std::string_view index, TableId table, UniqueBy unique, LogicalTime requested_at);
   void client_crashed(uint32_t process);
   /// Whether a commit log contains the transaction.
   using InCommitLog = std::function<bool(TransactionId)>;
@@ -188,7 +188,7 @@ class TransactionModel {
   const std::deque<ModelTransaction>& all() const { return transactions_; }
 
  private:
-  void take_id(ModelTransaction& transaction, TransactionId id);
+  void register_id(ModelTransaction& transaction, TransactionId id);
   friend class OrderCheck;
   /// The writes of one record whose commits were requested and are not known to have failed, ordered by id: the order
   /// of versions.
@@ -197,11 +197,11 @@ class TransactionModel {
   enum class AccessPath : uint8_t { kGet, kScan, kIndex };
 
   ModelTransaction& at(TransactionNumber number) { return transactions_[number]; }
-  void check_read(ModelTransaction& reader, RecordId place, const ObservedRecord& seen, LogicalTime asked,
+  void check_read(ModelTransaction& reader, RecordId place, const ObservedRecord& seen, LogicalTime requested_at,
                   AccessPath way);
   void check_own_write(const ModelTransaction& reader, const Write& own, const ObservedRecord& seen);
   /// Checks one record of a scan of the whole table, whether the scan returned it or not.
-  void check_scanned_row(ModelTransaction& reader, RecordId place, const ObservedRecord& seen, LogicalTime asked,
+  void check_scanned_row(ModelTransaction& reader, RecordId place, const ObservedRecord& seen, LogicalTime requested_at,
                          ScanKind walk);
   void check_unique(const ModelTransaction& reader, TableId table, std::span<const ScannedRow> rows);
   void check_repeatable(const ModelTransaction& reader, RecordId place, const ObservedRecord& before,
@@ -212,7 +212,7 @@ class TransactionModel {
   void check_no_newer(const ModelTransaction& reader, RecordId place, const ObservedRecord& seen, AccessPath way);
   void check_absent(const ModelTransaction& reader, RecordId place, AccessPath way);
   void check_atomic(const ModelTransaction& reader, const ModelTransaction& writer);
-  void check_not_lost(const ModelTransaction& writer, RecordId place, LogicalTime asked);
+  void check_not_lost(const ModelTransaction& writer, RecordId place, LogicalTime requested_at);
   void check_total(const ModelTransaction& reader, TableId table, const Total& found);
   void check_commit(const ModelTransaction& writer);
   /// Reports the acknowledgement of a commit that must not be acknowledged.
@@ -229,7 +229,8 @@ class TransactionModel {
   /// `reader` does not see what `writer` did to the record, although it must.
   void report_missed_write(const ModelTransaction& reader, const ModelTransaction& writer, RecordId place,
                            const ObservedRecord& seen, AccessPath way);
-  /// The removals after `id` that the reader may have seen: the only one (null if not exactly one), and their number.
+  /// Counts the removals after `id` that the reader may have seen. Returns the removal itself if there is exactly
+  /// one, otherwise null, and the number.
   std::pair<ModelTransaction*, size_t> removals(const ModelTransaction& reader, RecordId place, uint64_t id);
   /// The writer is committed, and the reader must see it.
   bool must_see(const ModelTransaction& reader, const ModelTransaction& writer) const;

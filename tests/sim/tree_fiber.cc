@@ -1,3 +1,5 @@
+// The load on the shared Bd-tree. Each process changes only keys of its own, so that the model knows their states,
+// and reads the keys of all.
 #include "tests/sim/tree_fiber.h"
 
 #include <algorithm>
@@ -33,13 +35,13 @@ std::vector<TreeModel::SeenEntry> tags_of(const std::vector<Entry>& entries) {
 }  // namespace
 
 bool TrackedTree::answered(std::string_view call, const Status& status) {
-  // A tree that has lost some of its nodes may give any answer.
+  // A tree that has lost some of its nodes may return any result.
   if (process_.oracle.trees().checks_enabled()) process_.expected(call, status);
   return status.ok();
 }
 
 Status TrackedTree::open() {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   auto store = client::open_tree_store(process_.client, std::string(kName));
   if (!answered("the opening of a tree", store.status())) return store.status();
   store_ = std::move(store).value();
@@ -47,7 +49,7 @@ Status TrackedTree::open() {
   const auto table = process_.client.open_table(kName);
   if (!table.ok()) return table.status();
   const std::string schema = table->schema().to_string();
-  process_.oracle.tables().created(kName, table->id(), schema, schema, asked);
+  process_.oracle.tables().created(kName, table->id(), schema, schema, requested_at);
   return ok_status();
 }
 
@@ -75,31 +77,31 @@ void TrackedTree::toggle(const std::string& key) {
 }
 
 void TrackedTree::find(const std::string& key) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const auto found = tree_->find(key);
   if (!answered("a find in a tree", found.status())) return;
   process_.oracle.trees().found(process_.number, key,
-                                found->has_value() ? std::optional(tag_of(**found)) : std::nullopt, asked);
+                                found->has_value() ? std::optional(tag_of(**found)) : std::nullopt, requested_at);
 }
 
 void TrackedTree::walk(const std::string& from, const std::string& to, bool backward) {
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   auto entries = backward ? tree_->range_backward(from, to, SIZE_MAX) : tree_->range(from, to, SIZE_MAX);
   if (!answered("a walk over a tree", entries.status())) return;
   if (backward) std::ranges::reverse(*entries);
-  process_.oracle.trees().walked(process_.number, from, to, tags_of(*entries), asked);
+  process_.oracle.trees().walked(process_.number, from, to, tags_of(*entries), requested_at);
 }
 
 bool TrackedTree::audit() {
   TreeModel& model = process_.oracle.trees();
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const auto entries = tree_->range("", "", SIZE_MAX);
   if (!model.checks_enabled()) return true;
   // A reader finishes the merges that it meets. The tree's table is not an index, so a full node keeps no reserve for
   // them.
   if (entries.code() == StatusCode::kNoSpace) return true;
   if (!entries.ok()) return false;
-  model.walked(process_.number, "", "", tags_of(*entries), asked);
+  model.walked(process_.number, "", "", tags_of(*entries), requested_at);
   // All clients have ended, so each node of an unfinished split belongs to no process any more and can be swept.
   const auto end = store_->new_id();
   if (end.code() == StatusCode::kNoSpace) return true;  // the new id takes room, and a node may be full of live records

@@ -1,3 +1,5 @@
+// The model of a shared Bd-tree. A key has one writer, so its states form a list, and a read may return each state
+// that can have existed while it ran.
 #include "tests/sim/tree_model.h"
 
 #include <algorithm>
@@ -16,6 +18,7 @@ std::string name(std::optional<TreeModel::Tag> tag) { return tag ? "tag " + std:
 void TreeModel::change_called(const std::string& key, std::optional<Tag> tag) {
   const std::lock_guard lock(verdict_.mutex());
   std::vector<Change>& changes = keys_[key];
+  // Drops the older half. A read is not judged if it may have seen a state that was dropped.
   if (changes.size() == kKeptChanges) changes.erase(changes.begin(), changes.begin() + kKeptChanges / 2);
   changes.push_back({tag, verdict_.next(), kNever, State::kCalled});
 }
@@ -36,7 +39,7 @@ void TreeModel::change_returned(const std::string& key, StatusCode code) {
     case StatusCode::kAlreadyExists:
     case StatusCode::kNotFound: {
       change.state = State::kRefused;
-      // Only this process writes the key, so the answer must agree with its previous changes.
+      // Only this process writes the key, so the result must agree with its previous changes.
       const Change* const before = changes.size() > 1 ? &changes[changes.size() - 2] : nullptr;
       const bool known = before == nullptr || before->state == State::kDone;
       const bool was_there = before != nullptr && before->tag.has_value();
@@ -62,15 +65,16 @@ std::optional<bool> TreeModel::there(const std::string& key) const {
   return found->second.size() < kKeptChanges / 2 ? std::optional(false) : std::nullopt;
 }
 
-void TreeModel::check_find(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime asked) {
+void TreeModel::check_find(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime requested_at) {
   const auto known = keys_.find(key);
   if (known != keys_.end()) {
     for (auto change = known->second.rbegin(); change != known->second.rend(); ++change) {
       if (change->state != State::kRefused && change->tag == tag) return;
       // A change that ended before the read was requested replaced everything older.
-      if (change->state == State::kDone && change->ended < asked) break;
-      // older changes were dropped
+      if (change->state == State::kDone && change->ended < requested_at) break;
+      // The model has dropped the older changes and cannot judge them.
       if (std::next(change) == known->second.rend() && known->second.size() >= kKeptChanges / 2) return;
+      // Before its first change the key was absent.
       if (std::next(change) == known->second.rend() && !tag) return;
     }
   } else if (!tag) {
@@ -85,24 +89,24 @@ void TreeModel::check_find(uint32_t reader, const std::string& key, std::optiona
                                : ", which no process inserted there"));
 }
 
-void TreeModel::found(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime asked) {
+void TreeModel::found(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
-  if (checks_enabled()) check_find(reader, key, tag, asked);
+  if (checks_enabled()) check_find(reader, key, tag, requested_at);
 }
 
 void TreeModel::walked(uint32_t reader, std::string_view from, std::string_view to, std::span<const SeenEntry> entries,
-                       LogicalTime asked) {
+                       LogicalTime requested_at) {
   const std::lock_guard lock(verdict_.mutex());
   if (!checks_enabled()) return;
   auto entry = entries.begin();
   for (auto known = keys_.lower_bound(from); known != keys_.end() && (to.empty() || known->first < to); ++known) {
     for (; entry != entries.end() && entry->first < known->first; ++entry)
-      check_find(reader, entry->first, entry->second, asked);
+      check_find(reader, entry->first, entry->second, requested_at);
     const bool there = entry != entries.end() && entry->first == known->first;
-    check_find(reader, known->first, there ? std::optional(entry->second) : std::nullopt, asked);
+    check_find(reader, known->first, there ? std::optional(entry->second) : std::nullopt, requested_at);
     if (there) ++entry;
   }
-  for (; entry != entries.end(); ++entry) check_find(reader, entry->first, entry->second, asked);
+  for (; entry != entries.end(); ++entry) check_find(reader, entry->first, entry->second, requested_at);
   const bool rising =
       std::ranges::adjacent_find(entries, std::ranges::greater_equal(), &SeenEntry::first) == entries.end();
   if (!rising)

@@ -32,11 +32,11 @@ class TreeModel {
   /// The key's process is about to insert the key (`tag`, unique in the run) or to erase it (empty).
   void change_called(const std::string& key, std::optional<Tag> tag);
   void change_returned(const std::string& key, StatusCode code);
-  /// A find returned the entry's tag, or no entry. `asked`: Oracle::now() before the call.
-  void found(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime asked);
+  /// A find returned the entry's tag, or no entry. `requested_at`: Oracle::now() before the call.
+  void found(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime requested_at);
   /// A walk returned all keys from `from` (inclusive) to `to` (exclusive; empty: no bound).
   void walked(uint32_t reader, std::string_view from, std::string_view to, std::span<const SeenEntry> entries,
-              LogicalTime asked);
+              LogicalTime requested_at);
   /// The tree has checked its own structure while no client worked. `wrong`: the error that it found; empty: none.
   void checked(std::string_view wrong);
 
@@ -53,7 +53,7 @@ class TreeModel {
     LogicalTime ended = kNever;
     State state = State::kCalled;
   };
-  void check_find(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime asked);
+  void check_find(uint32_t reader, const std::string& key, std::optional<Tag> tag, LogicalTime requested_at);
 
   Verdict& verdict_;
   const Losses& losses_;

@@ -19,6 +19,7 @@ std::string to_string(const ObservedRecord& seen) {
 
 void Verdict::violate(std::string_view invariant, std::string_view text) {
   LOAM_CHECK(find_invariant(invariant) != nullptr, "the name of a violation must be in the table of invariants");
+  // Only the first violation is kept, because later ones may follow from it.
   if (violations_++ != 0) return;
   invariant_ = invariant;
   char when[64];

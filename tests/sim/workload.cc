@@ -1,3 +1,4 @@
+// The set-up and the body of a client process. WorkloadFiber has the activities, and audit.cc the audit.
 #include "tests/sim/workload.h"
 
 #include <memory>
@@ -21,15 +22,16 @@ std::optional<WorkloadTables> open_tables(ClientProcess& process, uint32_t index
   if ((indexes & IndexSet::kUniqueTable) != 0) names.push_back(WorkloadTables::kUniqueTable);
   for (const std::string_view name : names) {
     for (;;) {
-      const LogicalTime asked = process.oracle.now();
+      const LogicalTime requested_at = process.oracle.now();
       auto table = process.client.open_table(name);
       process.expected("open_table", table.status());
       if (table.ok()) {
-        process.oracle.tables().opened(name, table->id(), table->schema().to_string(), asked);
+        process.oracle.tables().opened(name, table->id(), table->schema().to_string(), requested_at);
         tables.push_back(*table);
         break;
       }
-      if (table.code() == StatusCode::kNoSuchTable) process.oracle.tables().absent(name, asked);
+      if (table.code() == StatusCode::kNoSuchTable) process.oracle.tables().absent(name, requested_at);
+      // A client may start while servers are down, and tries again until they answer.
       if (stop() || process.oracle.failed()) return std::nullopt;
       process.client.sleep_for(kRetryDelayNs);
     }
@@ -46,13 +48,14 @@ bool make_index(ClientProcess& process, std::string_view name, const client::Tab
 }
 
 std::optional<client::Table> make_table(ClientProcess& process, std::string_view name, TableKind kind) {
-  const LogicalTime asked = process.oracle.now();
+  const LogicalTime requested_at = process.oracle.now();
   auto table = process.client.create_table(name, kind, row_schema());
   if (!table.ok()) {
     process.oracle.violate("set-up", table.status().to_string());
     return std::nullopt;
   }
-  process.oracle.tables().created(name, table->id(), table->schema().to_string(), row_schema().to_string(), asked);
+  process.oracle.tables().created(name, table->id(), table->schema().to_string(), row_schema().to_string(),
+                                  requested_at);
   return *table;
 }
 
@@ -97,7 +100,7 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) 
       return true;
     });
     if (!filled.ok()) return oracle.violate("set-up", filled.to_string());
-    // An index of records that exist already.
+    // This index is built over records that exist already. The others are maintained by the inserts.
     if (has(IndexSet::kHotByTag) && !make_index(process, WorkloadTables::kHotByTag, *hot)) return;
     oracle.transactions().expect_constant_sum(accounts->id(), shape.accounts, kFirstBalance * shape.accounts);
     auto table = client.plain(*plain);

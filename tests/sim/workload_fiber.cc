@@ -1,3 +1,5 @@
+// The activities of a fiber on tables, each chosen by its weight. workload_fiber_index.cc has the activities on
+// indexes.
 #include "tests/sim/workload_fiber.h"
 
 #include <algorithm>
@@ -80,6 +82,7 @@ void WorkloadFiber::run() {
   uint32_t all = 0;
   for (const Choice& choice : choices) all += choice.weight;
   for (uint32_t done = 0; !stop_() && (shape_.operations == 0 || done < shape_.operations); ++done) {
+    // A write that another process waits for comes first.
     if (run_delegated_write()) continue;
     uint64_t drawn = random_.below(all);
     auto choice = choices.begin();
@@ -275,23 +278,26 @@ bool WorkloadFiber::insert_and_remove(Key key) {
 
 bool WorkloadFiber::run_delegated_write() {
   if (process_.delegated_writes == nullptr) return false;
-  const auto others = [&](const std::shared_ptr<DelegatedWrite>& errand) { return errand->process != process_.number; };
+  const auto others = [&](const std::shared_ptr<DelegatedWrite>& delegated) {
+    return delegated->process != process_.number;
+  };
   const auto at = std::ranges::find_if(*process_.delegated_writes, others);
   if (at == process_.delegated_writes->end()) return false;
-  const std::shared_ptr<DelegatedWrite> errand = std::move(*at);
+  const std::shared_ptr<DelegatedWrite> delegated = std::move(*at);
   process_.delegated_writes->erase(at);
-  errand->done = insert_and_remove(errand->key);
+  delegated->done = insert_and_remove(delegated->key);
   return true;
 }
 
 bool WorkloadFiber::delegate_insert_and_remove(Key key) {
   if (process_.delegated_writes == nullptr) return insert_and_remove(key);
-  const auto errand = std::make_shared<DelegatedWrite>(DelegatedWrite{key, process_.number});
-  process_.delegated_writes->push_back(errand);
-  for (int look = 0; look < kMaxDelegationPolls && !errand->done && !stop_(); ++look)
+  const auto delegated = std::make_shared<DelegatedWrite>(DelegatedWrite{key, process_.number});
+  process_.delegated_writes->push_back(delegated);
+  for (int poll = 0; poll < kMaxDelegationPolls && !delegated->done && !stop_(); ++poll)
     process_.client.sleep_for(kDelegationPollNs);
-  if (!errand->done) std::erase(*process_.delegated_writes, errand);
-  return errand->done;
+  // No process has taken the write in time. It is withdrawn, because the transaction that needed it ends now.
+  if (!delegated->done) std::erase(*process_.delegated_writes, delegated);
+  return delegated->done;
 }
 
 /// Inserts a key that was absent when the transaction began, and was inserted and removed since. No snapshot contains
@@ -432,17 +438,17 @@ void WorkloadFiber::make_table() {
   const std::string name = dynamic_table_name();
   const Schema& wanted = random_.one_in(5) ? other_schema() : row_schema();
   TableModel& model = process_.oracle.tables();
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const auto table = process_.client.create_table(name, TableKind::kTransactional, wanted);
   process_.expected("create_table", table.status());
   if (table.ok()) {
-    model.created(name, table->id(), table->schema().to_string(), wanted.to_string(), asked);
+    model.created(name, table->id(), table->schema().to_string(), wanted.to_string(), requested_at);
     dynamic_tables_.insert_or_assign(name, *table);
     if (has(IndexSet::kDynamic) && random_.one_in(2)) {
       static_cast<void>(create_index(process_, dynamic_index_name(*table), *table));
     }
   } else if (table.code() == StatusCode::kAlreadyExists) {
-    model.create_refused(name, wanted.to_string(), asked);
+    model.create_refused(name, wanted.to_string(), requested_at);
   }
 }
 
@@ -450,12 +456,12 @@ std::optional<Table> WorkloadFiber::open_dynamic_table() {
   const std::string name = dynamic_table_name();
   if (const auto known = dynamic_tables_.find(name); known != dynamic_tables_.end() && !random_.one_in(4))
     return known->second;
-  const LogicalTime asked = process_.oracle.now();
+  const LogicalTime requested_at = process_.oracle.now();
   const auto table = process_.client.open_table(name);
   process_.expected("open_table", table.status());
-  if (table.code() == StatusCode::kNoSuchTable) process_.oracle.tables().absent(name, asked);
+  if (table.code() == StatusCode::kNoSuchTable) process_.oracle.tables().absent(name, requested_at);
   if (!table.ok()) return std::nullopt;
-  process_.oracle.tables().opened(name, table->id(), table->schema().to_string(), asked);
+  process_.oracle.tables().opened(name, table->id(), table->schema().to_string(), requested_at);
   dynamic_tables_.insert_or_assign(name, *table);
   return *table;
 }

@@ -1,3 +1,4 @@
+// The LRU list and the bound in bytes. descent.cc decides which nodes are kept.
 #include "bdtree/src/cache/node_cache.h"
 
 #include <utility>
@@ -17,6 +18,7 @@ void NodeCache::put(std::shared_ptr<const Node> node) {
   bytes_ += charge(*node);
   lru_list_.push_front(id);
   entries_.emplace(id, CachedNode{std::move(node), lru_list_.begin()});
+  // A node larger than the whole limit is dropped at once. Its users hold it by their shared pointers.
   while (bytes_ > limit_bytes_ && !lru_list_.empty()) {
     const TreeNodeId oldest = lru_list_.back();
     drop(oldest);

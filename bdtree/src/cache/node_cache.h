@@ -13,7 +13,7 @@ namespace loam::bdtree {
 /// Keeps copies of inner nodes of one tree, with the content that they had when they were read.
 ///
 /// The copies are hints. An outdated copy leads to a node too far left, or to a node that no longer exists. It never
-/// causes a wrong answer, because every node has its bounds, which the reader checks. [HydraList, paper 001: the
+/// causes a wrong result, because every node has its bounds, which the reader checks. [HydraList, paper 001: the
 /// search layer is brought up to date later]
 ///
 /// The cache is bounded in bytes and drops the least recently used node. Owner: a tree; its thread only. A fiber that

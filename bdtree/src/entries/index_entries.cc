@@ -1,3 +1,5 @@
+// The rules of index entries: conflicts between transactions that give or take a value, the undo, and garbage (R27,
+// index entries; R28, unique indexes). The class does no I/O; the tree stores the payload.
 #include <algorithm>
 
 #include <loam/bdtree/index_entries.h>
@@ -27,6 +29,7 @@ Result<IndexEntries> IndexEntries::decode(std::optional<std::string_view> payloa
     const Version from(in.get_varint());
     const Version to(in.get_varint());
     const IndexEntry entry{key, from, to};
+    // Rising entries also mean that none occurs twice (the invariants).
     if (!entries.entries_.empty() && !before(entries.entries_.back(), entry)) in.fail();
     entries.entries_.push_back(entry);
   }
@@ -67,7 +70,11 @@ Status IndexEntries::insert(Key key, TransactionId me, const Snapshot& snapshot,
       entry.valid_to = Version();  // the transaction has given, taken, and given the value again
       return ok_status();
     }
+    // In other indexes no two records share a key, so nothing else can conflict: the record is claimed (R1, commit
+    // order).
     if (!unique) continue;
+    // A change that the snapshot does not see is open or newer. In both cases this transaction cannot decide whether
+    // the value is free.
     const bool foreign_from = entry.valid_from != mine && !snapshot.visible(entry.valid_from);
     const bool foreign_to = entry.valid_to != Version() && entry.valid_to != mine && !snapshot.visible(entry.valid_to);
     if (foreign_from || foreign_to) {
@@ -90,6 +97,8 @@ Status IndexEntries::remove(Key key, TransactionId me, const Snapshot& snapshot,
   bool taken = false;
   for (IndexEntry& entry : entries_) {
     if (entry.key != key) continue;
+    // An entry without an end is the record's present one. If it ended with this transaction already, the call is a
+    // repetition.
     if (entry.valid_to == Version()) entry.valid_to = mine;
     found |= entry.valid_to == mine;
     taken |= entry.valid_to != mine && !snapshot.visible(entry.valid_to);
@@ -115,6 +124,7 @@ Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
     return entry.key == key && entry.valid_from == entry.valid_to && entry.valid_from != Version() &&
            !snapshot.visible(entry.valid_from);
   });
+  // The record's entries that the snapshot of the build sees.
   bool there = false;
   bool ended = true;
   for (const IndexEntry& entry : entries_) {
@@ -134,6 +144,8 @@ Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
     return {StatusCode::kConflict, "another transaction has just given or taken the value of a unique index"};
   }
   if (there) return ok_status();
+  // The entry of the build begins before all snapshots that may read the index. If a transaction has taken the value
+  // since, the entry ends there.
   IndexEntry entered{key, Version(), Version()};
   if (taker != entries_.end()) {
     entered.valid_to = taker->valid_to;
@@ -149,6 +161,7 @@ void IndexEntries::put(const IndexEntry& entry) {
 
 void IndexEntries::undo(Key key, TransactionId me) {
   const Version mine = version_of(me);
+  // Only what this transaction has set is changed, so the entries of others stay as they are.
   std::erase_if(entries_, [&](const IndexEntry& entry) { return entry.key == key && entry.valid_from == mine; });
   for (IndexEntry& entry : entries_) {
     if (entry.key == key && entry.valid_to == mine) entry.valid_to = Version();
@@ -160,6 +173,8 @@ bool IndexEntries::collect(Version seen_by_all) {
                    return e.valid_to != Version() && e.valid_to <= seen_by_all;
                  }) > 0;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    // A begin that every snapshot sees is stored as 0, which takes one byte. Only the first entry of a record: two
+    // begins of 0 would not be distinct.
     const bool first = entry == entries_.begin() || std::prev(entry)->key != entry->key;
     if (first && entry->valid_from != Version() && entry->valid_from <= seen_by_all) {
       entry->valid_from = Version();
@@ -175,6 +190,7 @@ bool IndexEntries::coalesce(const Snapshot& snapshot, Version durable) {
            snapshot.visible(entry.valid_from) && snapshot.visible(entry.valid_to);
   };
   const size_t before = entries_.size();
+  // Compacts in place: `last` is the last entry that stays.
   auto last = entries_.begin();
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     if (entry == last) continue;
@@ -191,6 +207,7 @@ bool IndexEntries::coalesce(const Snapshot& snapshot, Version durable) {
 std::vector<Key> IndexEntries::visible(const Snapshot& snapshot) const {
   std::vector<Key> keys;
   for (const IndexEntry& entry : entries_) {
+    // Entries of one record follow each other, so this comparison finds every repetition.
     if (has(entry, snapshot) && (keys.empty() || keys.back() != entry.key)) keys.push_back(entry.key);
   }
   return keys;

@@ -1,3 +1,4 @@
+// The encoding of keys, part by part. key.h has the format and the reasons for the order.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -83,6 +84,7 @@ void put_number(std::string& out, uint64_t image, size_t width) {
   out.append(reinterpret_cast<const char*>(&big_endian), width);
 }
 
+// Bytes up to kEscape are rare in texts, so the bytes between them are copied in pieces.
 void put_escaped(std::string& out, std::string_view text) {
   size_t copied = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -116,6 +118,8 @@ void put_part(std::string& out, const KeyPart& part, const Value& value, bool op
     put_number(out, image_of(value), fixed_width(part.type));
   }
   if (!part.descending) return;
+  // Inverted bytes have the reverse order. No encoding of a part is a prefix of another one, so the order of lengths
+  // does not matter.
   for (size_t i = begin; i < out.size(); ++i) out[i] = static_cast<char>(~out[i]);
 }
 
@@ -157,6 +161,8 @@ class PartReader {
       if (!take(byte)) return kEarlyEnd;
       image = image << 8 | byte;
     }
+    // Each value has one encoding. A number that encode() would write in another form, such as -0, is refused, or
+    // equal values could have two keys.
     value = value_of(type, image);
     return image_of(value) == image ? nullptr : "is a number in a form that keys do not use";
   }
@@ -266,6 +272,7 @@ Result<std::vector<Value>> KeyCodec::decode(Bytes key) const {
 }
 
 std::string after_prefix(std::string_view prefix) {
+  // A byte ff cannot be increased, so the last other byte is, and the bytes behind it are dropped.
   const size_t last = prefix.find_last_not_of('\xff');
   if (last == std::string_view::npos) return {};
   std::string after(prefix.substr(0, last + 1));

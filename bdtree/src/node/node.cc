@@ -1,3 +1,5 @@
+// The format of a node, with the searches and changes in it. node.h draws the layout. Every stored byte is checked
+// once, in parse_base() and parse_delta(); all other functions rely on that.
 #include "bdtree/src/node/node.h"
 
 #include <algorithm>
@@ -94,6 +96,7 @@ Buffer encode_base(const NodeHeader& header, const std::vector<EntryView>& entri
   out.put(header.owner);
   out.put_raw(as_bytes(header.low));
   if (header.high) out.put_raw(as_bytes(*header.high));
+  // The offsets come before the keys and payloads, so that a search finds the key of any entry by its number.
   size_t heap_at = out.size() + (2 * entries.size() + 1) * kOffsetBytes;
   for (const EntryView& entry : entries) {
     out.put(to_u16(heap_at));
@@ -120,6 +123,7 @@ Result<Node> Node::decode(TreeNodeId id, StoredNode stored) {
 }
 
 Status Node::parse_base() {
+  // Phase 1: the header. The reader returns zeros behind the end, so one check after all reads is enough.
   ByteReader in(stored_.base);
   count_ = in.get<uint16_t>();
   header_.level = in.get<uint8_t>();
@@ -142,6 +146,7 @@ Status Node::parse_base() {
   if ((header_.high && *header_.high <= header_.low) || prefix_bytes_ != shared_prefix_bytes(header_)) {
     return malformed(id_, "its bounds, or their common prefix, are wrong");
   }
+  // Phase 2: the offsets rise and stay inside, so that suffix() and base_payload() are safe from here on.
   size_t end = in.position();
   for (size_t i = 0; i <= 2 * count_; ++i) {
     const size_t next = offset(i);
@@ -150,6 +155,7 @@ Status Node::parse_base() {
     end = next;
   }
   if (end != stored_.base.size()) return malformed(id_, "there are bytes behind its end");
+  // Phase 3: the keys rise. This pass also fills the slices for the searches.
   slices_.resize(count_);
   for (size_t i = 0; i < count_; ++i) {
     slices_[i] = first_slice(as_bytes(suffix(i)));
@@ -158,6 +164,7 @@ Status Node::parse_base() {
     if (!rises) return malformed(id_, "its keys do not rise");
     if (!leaf() && base_payload(i).size() != sizeof(uint64_t)) return malformed(id_, "a child that is no number");
   }
+  // Rising keys lie between the bounds if the first and the last one do.
   const auto key = [this](size_t i) { return std::string(prefix()).append(suffix(i)); };
   if (count_ > 0 && (!header_.covers(key(0)) || !header_.covers(key(count_ - 1)))) {
     return malformed(id_, "a key outside of its bounds");
@@ -238,6 +245,7 @@ std::pair<size_t, bool> Node::lower_bound(std::string_view key) const {
   return {from, false};
 }
 
+// A change of the delta hides the entry of the base with the same key.
 std::optional<std::string_view> Node::find(std::string_view key) const {
   const size_t changed = first_delta_record(key);
   if (changed < delta_records_.size() && key_of(delta_records_[changed]) == key) {
@@ -261,6 +269,8 @@ std::optional<TreeNodeId> Node::child(const Seek& seek) const {
   while (change > 0 && !delta_records_[change - 1].put) --change;
   const auto [below, equal] = seek.last ? std::pair(count_, false) : lower_bound(seek.key);
   std::string_view payload;
+  // Go down from the greatest candidate of the base. Entries that the delta names are skipped; a greater entry of the
+  // delta ends the search.
   for (size_t at = equal && !seek.before ? below + 1 : below; at > 0; --at) {
     if (!delta_records_.empty()) {
       const std::string key = std::string(prefix()).append(suffix(at - 1));
@@ -292,6 +302,7 @@ std::vector<TreeNodeId> Node::children(std::string_view from, std::string_view t
 }
 
 EntryList Node::entries(std::string_view from, std::string_view to, size_t limit) const {
+  // A merge of two sorted sequences: the base's entries and the delta's changes.
   const size_t first = lower_bound(from).first;
   size_t last = to.empty() ? count_ : std::max(first, lower_bound(to).first);
   // Each change of the delta erases at most one entry.
@@ -300,6 +311,7 @@ EntryList Node::entries(std::string_view from, std::string_view to, size_t limit
   size_t change = first_delta_record(from);
   const size_t end_of_changes = to.empty() ? delta_records_.size() : std::max(change, first_delta_record(to));
   EntryList list;
+  // Reserved at once, because the views refer to these bytes, which must not move.
   size_t key_bytes = 0;
   for (size_t i = first; i < last; ++i) key_bytes += prefix_bytes_ + suffix(i).size();
   list.keys.reserve(key_bytes);
@@ -336,6 +348,7 @@ size_t Node::size() const {
   return size;
 }
 
+// Computed without a rebuild, because each write asks whether the node is nearly empty.
 size_t Node::content_bytes() const {
   size_t bytes = stored_.base.size() - offsets_at_;
   for (const DeltaRecord& change : delta_records_) {

@@ -47,8 +47,9 @@ struct EntryList {
   std::vector<char> keys;        ///< the keys of the views lie here; never reallocated while views refer to it
 };
 
-/// The target of a descent on one level: the node that covers a key; or with `before` the node of the greatest keys
-/// below it, whose upper bound may be the key itself; or the last node of the level.
+/// The target of a descent on one level. It is the node that covers the key. With `before` it is the node of the
+/// greatest keys below the key, and the upper bound of this node may be the key itself. With `last` it is the last
+/// node of the level.
 struct Seek {
   std::string_view key;
   bool before = false;
@@ -98,9 +99,11 @@ Buffer encode_base(const NodeHeader& header, const std::vector<EntryView>& entri
 
 /// Owns the bytes of one node, and searches them without unpacking.
 ///
-/// Invariants: decoded bytes are well-formed (offsets lie inside, keys rise and lie within the bounds, payloads of
-/// inner nodes have eight bytes, the sum is at most kMaxStoredBytes), so every function may be called on them. Views
-/// of a node are valid while the node lives unchanged. A value type; one thread at a time.
+/// Invariant: the bytes of a decoded node are well-formed. The offsets lie inside the base. The keys rise and lie
+/// within the bounds. A payload of an inner node has eight bytes. Base and delta together have at most
+/// kMaxStoredBytes. decode() checks this, so the other functions do not check it again.
+///
+/// A view of a node is valid while the node lives unchanged. A value type; one thread at a time.
 class Node {
  public:
   /// Takes the bytes of a stored node and checks them completely. kMalformed: the message names the fault.

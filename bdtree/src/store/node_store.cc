@@ -1,3 +1,4 @@
+// The row of a tree node's record: base and delta as two blobs, so that a small change sends the delta alone.
 #include <array>
 
 #include <loam/bdtree/node_store.h>

@@ -255,6 +255,7 @@ void Tree::Impl::lead(WriteGroup& group, Request& own, Batch& batch) {
   bool alone = false;
   bool lost = false;
   while (own.attempts < options_.attempts) {
+    // Step 1: the leaf. It is the one that the previous leader left, or is read now.
     Op op{.reserve = own.op.reserve};
     std::optional<Node> leaf = std::exchange(group.leaf, std::nullopt);
     const bool kept = leaf && leaf->header().covers(own.key);
@@ -272,6 +273,7 @@ void Tree::Impl::lead(WriteGroup& group, Request& own, Batch& batch) {
       }
       leaf.emplace(std::move(found).value());
     }
+    // Step 2: apply the requests to the copy of the leaf.
     batch = {};
     apply(*leaf, group, own, alone, batch);
     if (!batch.changed) {
@@ -287,6 +289,7 @@ void Tree::Impl::lead(WriteGroup& group, Request& own, Batch& batch) {
       if (kept) continue;
       return;
     }
+    // Step 3: write the leaf once. After a conflict the next attempt reads it again.
     op.trips = 0;
     const Status written = write(*leaf, batch.greatest, batch.intents, op);
     group.trips += op.trips;

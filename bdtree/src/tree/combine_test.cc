@@ -56,7 +56,7 @@ class SuspendingStore final : public MemoryStore {
   }
 
   bool defers_to_fibers = false;
-  /// Called once, after a change has taken effect and before its caller gets the answer.
+  /// Called once, after a change has taken effect and before its caller gets the result.
   std::function<void()> after_change;
 
  private:
@@ -290,7 +290,7 @@ TEST_F(CombineTest, BatchesFitIntoANode) {
   }
 }
 
-TEST_F(CombineTest, EachFiberHasItsOwnAnswer) {
+TEST_F(CombineTest, EachFiberHasItsOwnResult) {
   open({});
   size_t made = 0;
   size_t there = 0;
@@ -369,32 +369,32 @@ TEST_F(CombineTest, CombinedChangesDoNotUseAHigherReserve) {
     Reserve reserve;
     StatusCode outcome = StatusCode::kInternal;
   };
-  const auto ask = [&](std::vector<UpdateRequest> all) {
-    for (size_t i = 0; i < all.size(); ++i) {
+  const auto update_all = [&](std::vector<UpdateRequest> requests) {
+    for (size_t i = 0; i < requests.size(); ++i) {
       spawn([&, i] {
         const auto put = [](std::optional<std::string_view>) { return Result<Edit>(Edit::put("x")); };
-        all[i].outcome = tree_->update("key" + std::to_string(i), put, all[i].reserve).code();
+        requests[i].outcome = tree_->update("key" + std::to_string(i), put, requests[i].reserve).code();
       });
     }
     run();
     std::vector<StatusCode> outcomes;
-    for (const UpdateRequest& asked : all) outcomes.push_back(asked.outcome);
+    for (const UpdateRequest& request : requests) outcomes.push_back(request.outcome);
     return outcomes;
   };
   using Outcomes = std::vector<StatusCode>;
   constexpr StatusCode kOk = StatusCode::kOk;
   constexpr StatusCode kNoSpace = StatusCode::kNoSpace;
 
-  EXPECT_EQ(ask({{Reserve::kWrite}, {Reserve::kRemove}, {Reserve::kUndo}}), Outcomes(3, kOk));
+  EXPECT_EQ(update_all({{Reserve::kWrite}, {Reserve::kRemove}, {Reserve::kUndo}}), Outcomes(3, kOk));
   EXPECT_EQ(tree_->statistics().combined, 2u);
   nodes_.min_reserve = Reserve::kUndo;
-  EXPECT_EQ(ask({{Reserve::kUndo}, {Reserve::kWrite}, {Reserve::kUndo}}), (Outcomes{kOk, kNoSpace, kOk}));
-  EXPECT_EQ(ask({{Reserve::kWrite}, {Reserve::kUndo}, {Reserve::kRemove}}), (Outcomes{kNoSpace, kOk, kNoSpace}));
+  EXPECT_EQ(update_all({{Reserve::kUndo}, {Reserve::kWrite}, {Reserve::kUndo}}), (Outcomes{kOk, kNoSpace, kOk}));
+  EXPECT_EQ(update_all({{Reserve::kWrite}, {Reserve::kUndo}, {Reserve::kRemove}}), (Outcomes{kNoSpace, kOk, kNoSpace}));
 }
 
 // A leader passes on the leaf that it wrote. Another process changes the leaf in between: a request that finds
 // nothing to change in the copy must read the leaf again.
-TEST_F(CombineTest, AnswersFromACopyAreChecked) {
+TEST_F(CombineTest, ResultsFromACopyAreChecked) {
   const TreeOptions small{.node_bytes = 512, .delta_bytes = 64};
   open(small);
   MemoryStore other_store(nodes_, 2);

@@ -1,4 +1,6 @@
-// Descents: from the root to the node that covers a key.
+// Descents: from the root to the node that covers a key. hint() goes down by inner nodes, mostly cached copies,
+// which may be outdated. locate() then reads the target from the store and follows right links to the right node.
+// A node is never too far right, because lower bounds never change.
 #include <utility>
 
 #include "bdtree/src/tree/tree_impl.h"
@@ -31,7 +33,7 @@ Status check_right(const NodeHeader& left, const Node& right) {
 Result<Node> Tree::Impl::fetch(TreeNodeId id, Op& op) {
   ++op.trips;
   auto stored = std::move(store_.get(std::span(&id, 1))[0]);
-  // The user would take kNotFound as an answer about the key.
+  // The user of the tree would take kNotFound to mean that the key does not exist.
   if (id == kRoot && stored.code() == StatusCode::kNotFound) {
     return Status(StatusCode::kMalformed, "the store has no tree: the tree was not created, or is being removed");
   }
@@ -88,12 +90,15 @@ Status Tree::Impl::check_dangling_link(TreeNodeId from, TreeNodeId missing, cons
 Result<Tree::Impl::Hint> Tree::Impl::hint(const Seek& seek, uint8_t level, Op& op) {
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
     LOAM_ASSIGN_OR_RETURN(std::shared_ptr<const Node> node, inner(kRoot, op));
+    // Step 1: a root of at least the wanted level.
     if (node->header().level < level) {
       // The root has gained a level since it was cached, or there is no such level.
       LOAM_ASSIGN_OR_RETURN(Node fresh, fetch(kRoot, op));
       if (fresh.header().level < level) return Status(StatusCode::kNotFound, "the tree has no such level");
       node = std::make_shared<Node>(std::move(fresh));
     }
+    // Step 2: go down, or right where a cached copy is outdated. Each step is checked against the bounds and levels,
+    // so bytes of a damaged store cannot lead into an endless loop.
     TreeNodeId parent = kNoNode;
     TreeNodeId next = kRoot;
     while (node->header().level > level) {
@@ -109,6 +114,8 @@ Result<Tree::Impl::Hint> Tree::Impl::hint(const Seek& seek, uint8_t level, Op& o
       }
       auto found = inner(next, op);
       if (found.ok() && found.value()->header().frozen) {
+        // A frozen node gets no new entries, and its entries may already be in its left neighbour. Finish its merge,
+        // and begin again at the root.
         ++statistics_.helped;
         LOAM_RETURN_IF_ERROR(finish_merge(*found.value(), op));
         cache_.drop(parent);
@@ -117,6 +124,7 @@ Result<Tree::Impl::Hint> Tree::Impl::hint(const Seek& seek, uint8_t level, Op& o
       }
       if (!found.ok() && found.code() != StatusCode::kNotFound) return found.status();
       if (!found.ok()) {
+        // The copy of the parent is outdated, or the store has lost the node. The check tells which.
         LOAM_RETURN_IF_ERROR(check_dangling_link(parent, next, seek, op));
         next = kNoNode;
         break;
@@ -177,6 +185,8 @@ Result<std::optional<Node>> Tree::Impl::move_right(Node node, const Seek& seek, 
     node = std::move(right).value();
     if (node.header().frozen) break;
     Env::probe("tree.moved_right");
+    // The parent lacks this node: its split is not posted yet, or the cached copy is older. Correct the copy for later
+    // descents, and let a fiber post the entry.
     add_to_cached_parent(parent, node);
     defer_post(static_cast<uint8_t>(node.header().level + 1), node.header().low, node.id());
   }

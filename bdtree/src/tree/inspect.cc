@@ -47,6 +47,8 @@ Result<std::string> Tree::Impl::check_invariants() {
   LOAM_ASSIGN_OR_RETURN(Node leftmost, fetch(kRoot, op));
   if (!leftmost.header().low.empty() || leftmost.header().high) return wrong(leftmost, "it is the root and has bounds");
   for (;;) {
+    // One level after the other, from the root. Step 1: follow the right links through the level, and collect the
+    // children that its nodes name.
     std::unordered_map<TreeNodeId, std::string> lows;  // of this level
     std::vector<std::pair<std::string, TreeNodeId>> children;
     const NodeHeader* left = nullptr;
@@ -67,6 +69,7 @@ Result<std::string> Tree::Impl::check_invariants() {
       }
     }
     if (leftmost.leaf()) return std::string();
+    // Step 2: each child must exist on the next level with the lower bound that its entry has.
     const uint8_t below = static_cast<uint8_t>(leftmost.header().level - 1);
     for (const auto& [key, child] : children) {
       LOAM_ASSIGN_OR_RETURN(const Node node, fetch(child, op));

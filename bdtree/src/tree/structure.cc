@@ -1,6 +1,6 @@
 // Changes of the tree's structure: splits, posts to parents, merges (R31, structure changes of the Bd-tree).
 //
-// A structure change is a sequence of single writes. Between any two of them every lookup has the right answer:
+// A structure change is a sequence of single writes. Between any two of them every lookup has the right result:
 //
 //   split   1. Insert R. No node links to it yet.
 //           2. Swap L: L keeps the lower half; its upper bound and right link lead to R. Now R is in the tree.
@@ -36,8 +36,9 @@ constexpr size_t kMergedDenominator = 4;
 /// Largest result of a merge that is finished. The left neighbour may have grown since the node was frozen, so the
 /// limit is higher than that of a new merge.
 constexpr size_t kMaxMergedBytes = kMaxStoredBytes;
-/// Most leaves that wait until their garbage has ended. Beyond it the oldest are dropped; a later merge of a right
-/// neighbour reaches them.
+/// Most leaves that are scheduled for a merge at the end of their garbage. Beyond this number the tree drops the oldest
+/// schedule. The tree then merges that leaf only when an operation writes it, or when a merge of its right neighbour
+/// reaches it.
 constexpr size_t kMaxScheduledMerges = 1'024;
 
 /// Most children whose entries one write adds to their parent.
@@ -262,8 +263,8 @@ Result<Node> Tree::Impl::make_node(NodeHeader header, const std::vector<EntryVie
   ++op.trips;
   ++statistics_.base_writes;
   const auto version = store_.insert(id, base, {}, op.reserve);
-  // Possibly inserted by an earlier attempt of this call whose answer was lost. The caller starts again with another
-  // id. kAlreadyExists must not reach the user, who would take it as an answer about the key.
+  // Possibly inserted by an earlier attempt of this call whose reply was lost. The caller starts again with another
+  // id. kAlreadyExists must not reach the user, who would take it to mean that the key exists.
   if (version.code() == StatusCode::kAlreadyExists) {
     return Status(StatusCode::kConflict, "tree node " + std::to_string(id.value) + " exists already; try again");
   }

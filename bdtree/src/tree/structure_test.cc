@@ -223,9 +223,9 @@ TEST_F(StructureTest, FindsManyKeysWithAnOutdatedCache) {
   expect_consistent();
 }
 
-// The answer to any write may be lost, whether or not the write has happened. The key of the call is then as before
+// The reply to any write may be lost, whether or not the write has happened. The key of the call is then as before
 // or as wanted; every other key is unchanged.
-TEST_F(StructureTest, LostAnswersLoseNothing) {
+TEST_F(StructureTest, LostRepliesLoseNothing) {
   testing::Random random(testing::test_seed(1));
   std::map<std::string, bool> model;
   Process other(nodes_, 2);
@@ -265,8 +265,8 @@ TEST_F(StructureTest, LostAnswersLoseNothing) {
   expect_consistent();
 }
 
-// Splits of the root are rare, so the test needs many trees to lose the answer to exactly that write.
-TEST_F(StructureTest, LostAnswerToARootSplitLosesNothing) {
+// Splits of the root are rare, so the test needs many trees to lose the reply to exactly that write.
+TEST_F(StructureTest, LostReplyToARootSplitLosesNothing) {
   testing::Random random(testing::test_seed(1));
   uint64_t lost_splits = 0;
   for (int round = 0; round < 60; ++round) {
@@ -312,8 +312,8 @@ TEST_F(StructureTest, EmptyLeafBesideAFullOneIsMerged) {
   expect_consistent();
 }
 
-// A repeated insert of a node, whose first answer was lost, gets kAlreadyExists. The user must not get it as an
-// answer about the key.
+// A repeated insert of a node, whose first reply was lost, gets kAlreadyExists. The user must not get it as a
+// result about the key.
 TEST_F(StructureTest, DuplicateNodeIdIsNotReportedAsDuplicateKey) {
   first_.store.at_insert = [](TreeNodeId) { return Status(StatusCode::kAlreadyExists, "a node with this id exists"); };
   for (uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(tree().insert(key(i), "payload").ok()) << i;

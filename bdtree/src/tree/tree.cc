@@ -1,3 +1,5 @@
+// The public functions of Tree, and its lookups and ranges. descent.cc finds leaves, change.cc changes them,
+// structure.cc splits and merges, and inspect.cc checks whole trees.
 #include <algorithm>
 #include <utility>
 
@@ -181,6 +183,7 @@ Status Tree::Impl::read_ahead(RangeScan& scan, std::string_view position, std::s
   LOAM_ASSIGN_OR_RETURN(const Hint there, hint(Seek::to(position), 0, scan.op));
   const std::shared_ptr<const Node> parent = cache_.find(there.parent);
   if (parent == nullptr) return ok_status();
+  // The parent's entries behind the position name the next leaves.
   std::vector<TreeNodeId> ids = {there.id};
   const std::string behind = std::string(position) + '\0';
   const std::vector<TreeNodeId> next = parent->children(behind, to, count - 1);
@@ -196,6 +199,7 @@ Status Tree::Impl::read_ahead(RangeScan& scan, std::string_view position, std::s
 }
 
 Result<Node> Tree::Impl::next_leaf(RangeScan& scan, std::string_view position, std::string_view to, size_t wanted) {
+  // The first leaf is read alone, because it shows how many entries a leaf has.
   if (scan.ahead.empty() && scan.leaves > 0) LOAM_RETURN_IF_ERROR(read_ahead(scan, position, to, wanted));
   while (!scan.ahead.empty()) {
     Node node = std::move(scan.ahead.front());
@@ -217,6 +221,8 @@ Result<std::vector<Entry>> Tree::Impl::range(std::string_view from, std::string_
     for (const EntryView& entry : leaf.entries(position, to, limit - found.size()).views) {
       found.push_back({std::string(entry.key), std::string(entry.payload)});
     }
+    // The next leaf begins where this one ends, also if it is split or merged meanwhile. So no key is read twice or
+    // missed.
     if (!leaf.header().high || (!to.empty() && *leaf.header().high >= to)) break;
     position = *leaf.header().high;
   }
@@ -231,6 +237,7 @@ Result<std::vector<Entry>> Tree::Impl::range_backward(std::string_view from, std
   std::string bound(to);
   bool last = to.empty();
   while (found.size() < limit) {
+    // Nodes have no left links, so each leaf costs a descent to the node below the bound.
     LOAM_ASSIGN_OR_RETURN(const Node leaf, locate(last ? Seek::to_last() : Seek::before_key(bound), 0, op));
     const EntryList list = leaf.entries(from, last ? "" : bound, SIZE_MAX);
     for (auto next = list.views.rbegin(); next != list.views.rend() && found.size() < limit; ++next) {

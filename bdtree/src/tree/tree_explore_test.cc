@@ -34,8 +34,8 @@ const std::string kNew = "new payload of bytes";
 
 std::string key(int n) { return "k" + std::to_string(100 + n); }
 
-/// One call as its caller saw it. `apply` executes it on a model and returns the model's answer. A call without an
-/// answer is one in which its process died; it may have taken effect at any later time, or never.
+/// One call as its caller saw it. `apply` executes it on a model and returns the model's result. A call without a
+/// result is one in which its process died; it may have taken effect at any later time, or never.
 struct Event {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -191,7 +191,7 @@ TEST_P(TreeExplore, PairsAreLinearizable) {
       ex.spawn("second", [&] { run(1, second); });
       ex.run();
       const Model last = finish(ex, nodes, processes);
-      ex.check(is_linearizable(events, model, last), "no order of the calls explains their answers");
+      ex.check(is_linearizable(events, model, last), "no order of the calls explains their results");
       for (const auto& process : processes) {
         splits_and_merges += process->tree->statistics().splits + process->tree->statistics().merges;
       }
@@ -224,13 +224,13 @@ TEST_P(TreeExplore, TriplesAreLinearizable) {
       ex.spawn("third", [&] { run(2); });
       ex.run();
       const Model last = finish(ex, nodes, processes);
-      ex.check(is_linearizable(events, model, last), "no order of the calls explains their answers");
+      ex.check(is_linearizable(events, model, last), "no order of the calls explains their results");
     });
     EXPECT_TRUE(report.ok()) << first.name << " and " << second.name << ": " << report.message;
   }
 }
 
-// The first process dies at any of its writes. The answers that both processes got stay true.
+// The first process dies at any of its writes. The results that both processes got stay true.
 TEST_P(TreeExplore, DeathDuringAnOperationLosesNothing) {
   const Workload& first = kWorkloads[GetParam()];
   for (const Workload& second : kWorkloads) {
@@ -252,7 +252,7 @@ TEST_P(TreeExplore, DeathDuringAnOperationLosesNothing) {
       });
       ex.run();
       const Model last = finish(ex, nodes, processes);
-      ex.check(is_linearizable(events, model, last), "no order of the calls explains their answers");
+      ex.check(is_linearizable(events, model, last), "no order of the calls explains their results");
     });
     EXPECT_TRUE(report.ok()) << first.name << " (dies) and " << second.name << ": " << report.message;
   }

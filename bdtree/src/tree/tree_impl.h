@@ -45,7 +45,8 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   /// Reads the target node of a level from the store. Follows right links, and finishes merges of frozen nodes that
   /// it meets. kNotFound: the tree has no such level.
   Result<Node> locate(const Seek& seek, uint8_t level, Op& op);
-  /// As locate(), but stops at a frozen node of the level and returns it. On higher levels it finishes merges, too.
+  /// Finds the target node as locate() does. If it meets a frozen node of this level, it returns the frozen node
+  /// instead of finishing the merge. On higher levels it finishes merges.
   Result<Node> locate_or_frozen(const Seek& seek, uint8_t level, Op& op);
   /// The probable target of a descent.
   struct Hint {
@@ -135,8 +136,8 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   void move(WriteGroup& from, Request& own, Node leaf);
   static void finish(Request& request, Status outcome);
   void apply(Node& leaf, WriteGroup& group, Request& own, bool alone, Batch& batch);
-  /// Executes the leader's request `own` and the requests of its batch, and gives them their outcomes; or moves `own`
-  /// to another group. After an exception their outcome is kUnknownOutcome.
+  /// Executes the leader's request `own` and the requests of its batch, and gives them their outcomes. If the key lies
+  /// in the leaf of another group, moves `own` there instead. An exception gives the outcome kUnknownOutcome.
   void lead(Request& own);
   void lead(WriteGroup& group, Request& own, Batch& batch);
 
@@ -177,7 +178,7 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   const TreeOptions options_;
   NodeCache cache_;
   TreeStatistics statistics_;
-  std::unordered_map<TreeNodeId, std::shared_ptr<WriteGroup>> groups_;  // of the leaves that are being changed
+  std::unordered_map<TreeNodeId, std::shared_ptr<WriteGroup>> groups_;  // the group of each leaf that is being changed
   std::deque<Post> posts_;
   DeferredSet posts_waiting_;                                     // the nodes of posts_
   bool posting_ = false;                                          // a fiber empties posts_, or is deferred to do it

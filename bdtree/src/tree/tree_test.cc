@@ -342,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(, TreeModel,
                                            TreeOptions{.node_bytes = 1'024, .delta_bytes = 512, .combine = false}),
                          [](const auto& instance) { return "Options" + std::to_string(instance.index); });
 
-// A process that dies at any of its writes leaves a tree with right answers, which the other processes complete.
+// A process that dies at any of its writes leaves a tree with right results, which the other processes complete.
 TEST(TreeDeath, DeathAtAnyWriteLosesNothing) {
   Random random(testing::test_seed(1));
   bool survived = false;

@@ -40,7 +40,7 @@ class Sums(unittest.TestCase):
         self.assertEqual(self.process.wait(DEADLINE_S), 0)
         self.process.stdout.close()
 
-    def ask(self, command):
+    def request(self, command):
         text = command if isinstance(command, str) else json.dumps(command)
         self.process.stdin.write(text + "\n")
         self.process.stdin.flush()
@@ -49,7 +49,7 @@ class Sums(unittest.TestCase):
     def load(self, rows):
         with tempfile.TemporaryDirectory() as folder:
             write_columns(folder, rows)
-            self.assertEqual(self.ask({"load": folder}), {"rows": rows})
+            self.assertEqual(self.request({"load": folder}), {"rows": rows})
 
     def test_first_line_is_the_version(self):
         self.assertRegex(self.first["duckdb"], r"^\d+\.\d+")
@@ -61,7 +61,7 @@ class Sums(unittest.TestCase):
             for threads in range(1, min(len(CORES), 2) + 1):
                 command = {"cores": CORES[:threads], "threads": threads, "field": "delivered", "ranges": ranges,
                            "form": form}
-                answer = self.ask(command)
+                answer = self.request(command)
                 self.assertEqual(answer["sums"], [4_995_000, 210, 0, 9990, 0], command)
                 self.assertGreater(answer["seconds"], 0)
                 tasks = os.listdir(f"/proc/{self.process.pid}/task")
@@ -73,24 +73,24 @@ class Sums(unittest.TestCase):
         for form in ("separate", "filter"):
             command = {"cores": CORES[:1], "threads": 1, "field": "delivered", "ranges": [[0, 100_000]] * 256,
                        "form": form}
-            answer = self.ask(command | {"limit_seconds": 0.001})
+            answer = self.request(command | {"limit_seconds": 0.001})
             self.assertTrue(answer["gave_up"])
             self.assertNotIn("sums", answer)
-            self.assertEqual(self.ask(command | {"ranges": [[1, 3]]})["sums"], [30])
+            self.assertEqual(self.request(command | {"ranges": [[1, 3]]})["sums"], [30])
 
     def test_wrong_commands_get_error_replies(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.assertIn("FileNotFoundError", self.ask({"load": folder})["error"])
+            self.assertIn("FileNotFoundError", self.request({"load": folder})["error"])
             write_columns(folder, 5, shorter=("item",))
-            self.assertIn("different lengths", self.ask({"load": folder})["error"])
+            self.assertIn("different lengths", self.request({"load": folder})["error"])
         self.load(3)
         good = {"cores": CORES[:1], "threads": 1, "field": "delivered", "ranges": [[0, 2]], "form": "separate"}
         for wrong in ({"form": "guess"}, {"field": "guess"}, {"cores": []}, {"threads": 0}, {"ranges": [["a", 1]]},
                       {"ranges": 1}):
-            self.assertIn("error", self.ask(good | wrong), wrong)
+            self.assertIn("error", self.request(good | wrong), wrong)
         for text in ("no JSON", "[]", "{}"):
-            self.assertIn("error", self.ask(text), text)
-        self.assertEqual(self.ask(good)["sums"], [10])
+            self.assertIn("error", self.request(text), text)
+        self.assertEqual(self.request(good)["sums"], [10])
 
     def test_benchmark_reports_every_figure(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -96,7 +96,7 @@ def programs():
     return pathlib.Path(max(folders, key=version)) if folders else None
 
 
-def missing():
+def reason_unusable():
     """Returns the reason why PostgreSQL cannot be used, or None if it can."""
     if programs() is None or shutil.which("pgbench") is None:
         return "no server, or no pgbench"
@@ -192,7 +192,7 @@ class Server:
 
 
 def main():
-    why = missing()
+    why = reason_unusable()
     if "--check" in sys.argv:
         sys.exit(NOT_INSTALLED if why else 0)
     if why:

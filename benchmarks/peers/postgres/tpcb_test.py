@@ -99,7 +99,7 @@ class Program(unittest.TestCase):
         self.process.stdout.close()
         self.assertEqual(os.listdir(self.folder), [], "the server's folder is removed")
 
-    def ask(self, command):
+    def request(self, command):
         self.process.stdin.write((command if isinstance(command, str) else json.dumps(command)) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -117,25 +117,25 @@ class Program(unittest.TestCase):
 
     def test_measures_and_checks_the_sums(self):
         self.assertRegex(self.first["postgres"], r"^\d+\.\d+")
-        self.assertEqual(self.ask({"branches": 2, "accounts": 50}), {"rows": 100})
+        self.assertEqual(self.request({"branches": 2, "accounts": 50}), {"rows": 100})
         for clients in (1, 3):
-            answer = self.ask({"clients": clients, "seconds": 1, "seed": 7})
+            answer = self.request({"clients": clients, "seconds": 1, "seed": 7})
             self.assertGreater(answer["per_second"], 0, answer)
             self.assertGreater(answer["transactions"], 0)
         # A change that pgbench did not make is detected.
         folder = next(self.folder.iterdir())
         subprocess.run(["psql", "-X", "-q", "-h", folder, "-U", "postgres", "-d", "postgres", "-c",
                         "UPDATE tellers SET tbalance = tbalance + 1 WHERE tid = 1"], check=True)
-        self.assertIn("the sums are", self.ask({"clients": 1, "seconds": 1, "seed": 7})["error"])
-        self.assertEqual(self.ask({"branches": 1, "accounts": 10}), {"rows": 10}, "the tables are filled again")
-        self.assertGreater(self.ask({"clients": 1, "seconds": 1, "seed": 7})["transactions"], 0)
+        self.assertIn("the sums are", self.request({"clients": 1, "seconds": 1, "seed": 7})["error"])
+        self.assertEqual(self.request({"branches": 1, "accounts": 10}), {"rows": 10}, "the tables are filled again")
+        self.assertGreater(self.request({"clients": 1, "seconds": 1, "seed": 7})["transactions"], 0)
 
     def test_wrong_commands_get_error_replies(self):
         for wrong in ("no JSON", "[]", "{}", {"branches": "x", "accounts": 1}, {"branches": 1, "accounts": 10**12},
                       {"clients": 1, "seconds": 1, "seed": 1}):
-            self.assertIn("error", self.ask(wrong), wrong)
-        self.assertEqual(self.ask({"branches": 1, "accounts": 10}), {"rows": 10})
-        self.assertIn("error", self.ask({"clients": 0, "seconds": 1, "seed": 1}))
+            self.assertIn("error", self.request(wrong), wrong)
+        self.assertEqual(self.request({"branches": 1, "accounts": 10}), {"rows": 10})
+        self.assertIn("error", self.request({"clients": 0, "seconds": 1, "seed": 1}))
 
     def test_sigterm_ends_program_and_server(self):
         self.assertTrue(self.server())

@@ -1,3 +1,4 @@
+// Limits of calls. fiber_call.h enters the scopes of an ordinary thread in the fiber that does its work.
 #include "client-lib/src/api/call_scope.h"
 
 #include <algorithm>
@@ -22,6 +23,8 @@ thread_local const CallScope::Impl* innermost_of_thread = nullptr;
 void CancelToken::State::cancel() {
   const std::lock_guard lock(mutex_);
   cancelled_.store(true, std::memory_order_release);  // pairs with cancelled(): what the caller wrote before is seen
+  // Each scheduler's thread cancels its own limits. It looks the limit up by its number again, because the limit may
+  // have ended by then.
   for (const Entry& entry : entries_) {
     entry.scheduler->post([self = shared_from_this(), number = entry.number] { self->cancel_entry(number); });
   }
@@ -74,6 +77,8 @@ CallScope::Impl::Impl(const CallOptions& options) : in_fiber_(fiber::FiberSchedu
     own_.emplace(deadline_ns_, tokens_);
     return;
   }
+  // Only a fiber has cancel scopes. For an ordinary thread, this object records the deadline and the tokens of its
+  // scopes. The fiber that does the work of a call enters them (fiber_call.h).
   outer_ = innermost_of_thread;
   if (outer_ != nullptr) {
     deadline_ns_ = std::min(deadline_ns_, outer_->deadline_ns_);

@@ -1,3 +1,5 @@
+// Client and Task: fibers, the catalog, transactions with retries, scans, counters. index.cc has the functions for
+// indexes; engine.cc has the sessions.
 #include <algorithm>
 #include <cerrno>
 #include <exception>
@@ -32,6 +34,8 @@ constexpr size_t kMaxCounterNameBytes = 1'024;
 constexpr uint64_t kSpawnRetryDelayNs = 1'000'000;
 
 Status check(const ClientOptions& options) {
+  // The library needs fibers beside the application's: kReservedFibers for its own work, and at most as many again for
+  // commits under a CallScope (connect()).
   if (options.max_fibers == 0 || options.max_fibers > fiber::kMaxFibers - 2 * kReservedFibers) {
     return {StatusCode::kInvalidArgument,
             "max_fibers must be 1 to " + std::to_string(fiber::kMaxFibers - 2 * kReservedFibers)};
@@ -124,6 +128,8 @@ void Task::Impl::rethrow() {
 
 Status Task::Impl::wait() {
   if (done()) return ok_status();
+  // Three kinds of callers: a fiber of the client waits itself; a thread without a CallScope blocks until the end; a
+  // thread with a CallScope lets a fiber wait, because only fibers have limits.
   const CallScope::Impl* const scope = CallScope::Impl::of_thread();
   if (worker_.on_worker() && fiber::FiberScheduler::in_fiber()) return wait_in_fiber();
   if (scope == nullptr) {
@@ -185,6 +191,8 @@ Status Client::Impl::open(const std::string& address, const ClientOptions& optio
 
 Client::Impl::~Impl() {
   const auto close = [this] {
+    // First the application's fibers, because they use all else. The trees come last, because commits that the engine
+    // finishes change indexes.
     tasks_.wait();
     if (engine_ != nullptr) engine_->close();
     trees_.reset();
@@ -202,6 +210,7 @@ void Client::Impl::start_fiber(const std::shared_ptr<Task::Impl>& task, std::fun
       Client::Impl& client;
       Task::Impl& task;
       ~OnExit() {
+        // tasks_.done() comes last: the client's destructor waits for it, and the other two calls use the client.
         task.end();
         client.fiber_limiter_.release();
         client.tasks_.done();
@@ -257,6 +266,7 @@ Task Client::spawn(std::function<void()> function) { return Task(impl_->spawn(st
 std::shared_ptr<PendingCall> Client::start_call(std::function<void()> function, const CallOptions& options) {
   const CancelToken own;
   const auto bounded = [function = std::move(function), options, own] {
+    // Two scopes, because a call has the token of its future and the token in its options.
     const CallScope cancellable({.cancel = own});
     const CallScope scope(options);
     function();
@@ -318,6 +328,7 @@ Status Client::drop_table(std::string_view name) {
     }
     const auto table = impl_->engine().catalog().find(name);
     if (!table) return {StatusCode::kNoSuchTable, "there is no table " + std::string(name)};
+    // The message names the id, so that a repetition never drops a later table of the same name.
     const wire::DropTable drop{std::string(name), table->id()};
     return impl_->engine().change_catalog<wire::DropTableReply>(drop).status();
   });
@@ -340,6 +351,7 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
   Engine& engine = impl_->engine();
   std::optional<wire::RecordId> conflicting_record;  // of the last attempt
   std::exception_ptr thrown;                         // by the body
+  // One attempt. An exception of the body is kept until the transaction is aborted and the fiber has left the queues.
   const auto attempt = [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(*impl_, options));
     Status status;
@@ -363,6 +375,8 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
     return status;
   };
   Status result = in_fiber(engine, [&]() -> Status {
+    // The attempts. A transaction that waits in the queues of its contended records begins with a snapshot that sees
+    // the writes of the transactions before it.
     const uint64_t last_start_ns = engine.worker().now_ns() + options.retry.max_elapsed_ns;
     std::vector<wire::RecordId> contended;
     contended.reserve(options.contended.size());
@@ -378,6 +392,8 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
                                         status == StatusCode::kOverloaded ? engine.overload_wait_ns() : 0);
       if (engine.worker().now_ns() + wait_ns >= last_start_ns) return status;
       engine.counters().retries.add(1);
+      // A conflict with another transaction of this client shows a contended record, also if the application has not
+      // named it.
       const auto there = std::exchange(conflicting_record, std::nullopt);
       if (there && std::ranges::find(contended, *there) == contended.end()) {
         contended.push_back(*there);  // no wait: the queue of the record starts the next attempt in time

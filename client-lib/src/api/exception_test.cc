@@ -127,21 +127,21 @@ TEST_F(ExceptionTest, CatchBlockMayCallTheLibrary) {
 TEST_F(ExceptionTest, ScanProgressExceptionReachesTheReader) {
   const Table table = accounts();
   fill(table, 5'000, 1);
-  std::atomic<int> told{0};
+  std::atomic<int> progress_calls{0};
   ScanOptions options;
   options.credits = 1;
   options.progress_interval_ns = 1;
   options.on_progress = [&](const ScanStatistics&) {
-    ++told;
+    ++progress_calls;
     fail();
   };
   Query query;
   query.select.assign(200, 0);  // more than one chunk: so the nodes report their progress before they end
   auto stream = client_->scan(table, query, options).value();
-  EXPECT_TRUE(eventually([&] { return told > 0; }));
+  EXPECT_TRUE(eventually([&] { return progress_calls > 0; }));
   EXPECT_EQ(thrown_by([&] { static_cast<void>(stream.collect()); }), kThrown);
   EXPECT_EQ(stream.next().code(), StatusCode::kCancelled);
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(progress_calls, 1);
   EXPECT_TRUE(eventually([] { return read_only_snapshots() == 0; }));
   EXPECT_EQ(balance(table, 0), 1) << "the client goes on";
 }

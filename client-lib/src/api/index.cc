@@ -1,3 +1,5 @@
+// The functions of Client and Transaction that take an Index. index_build.cc builds an index; index_lookup.cc reads by
+// it.
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -54,6 +56,7 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
   Engine& engine = impl_->engine();
   std::exception_ptr thrown;  // thrown by on_progress
   auto made = in_fiber(engine, [&]() -> Result<Index> {
+    // The call creates the index, or finds the unfinished index of an earlier call and continues its build.
     LOAM_RETURN_IF_ERROR(engine.change_catalog<wire::CreateTableReply>(create).status());
     LOAM_ASSIGN_OR_RETURN(const Index index, find_index(engine, name));
     if (index.damaged()) return damaged_index_error(index.name());
@@ -119,6 +122,8 @@ Status Transaction::Impl::check_read(const Index& index) const {
   const auto found = indexes_->by_name.find(index.name());
   if (found == indexes_->by_name.end() || found->second.id() != index.id()) return no_index(index.name());
   if (found->second.damaged()) return damaged_index_error(index.name());
+  // The transaction's snapshot must be newer than the end of the build, or the index might miss records that the
+  // snapshot sees (R29, index creation).
   if (found->second.ready() && found->second.ready_since() <= catalog_version_) return ok_status();
   return {StatusCode::kUnavailable,
           "index " + index.name() + " was being built when the transaction began; begin another one later"};

@@ -1,3 +1,5 @@
+// The four steps of an index build (index_build.h). index.cc calls run(); bdtree/src/entries has the rules for the
+// entries.
 #include "client-lib/src/api/index_build.h"
 
 #include <algorithm>
@@ -31,12 +33,15 @@ constexpr size_t kFibers = 64;
 
 Status IndexBuild::run() {
   LOAM_ASSIGN_OR_RETURN(keys_, client_.trees().keys(index_));
+  // Step 1.
   LOAM_RETURN_IF_ERROR(wait_for_older_transactions());
+  // Step 2.
   LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<RegisteredSnapshot> registered, durable_snapshot());
   session_ = registered->session();
-  // Creates the tree, also if the table is empty.
+  // Step 3. open() creates the tree, also if the table is empty.
   LOAM_RETURN_IF_ERROR(client_.trees().open(session_, index_.id()).status());
   LOAM_RETURN_IF_ERROR(scan(registered));
+  // Step 4.
   const auto finished = client_.engine().change_catalog<wire::FinishIndexReply>(wire::FinishIndex{index_.id()});
   return finished.status();
 }
@@ -44,6 +49,7 @@ Status IndexBuild::run() {
 Status IndexBuild::wait_for_older_transactions() {
   Engine& engine = client_.engine();
   LOAM_ASSIGN_OR_RETURN(const Engine::OpenTransaction mark, engine.begin(BeginKind::kReadWrite));
+  // Only the id matters. While it is open, no base of a snapshot can reach it, so the client completes it at once.
   mark.session->manager().release_id(mark.answer.id);
   engine.admission().release();
   for (;;) {
@@ -86,6 +92,7 @@ Status IndexBuild::scan(const std::shared_ptr<RegisteredSnapshot>& registered) {
   const auto start = [&](const Query& query) {
     return ScanStream::Impl::start(engine, session_, index_.table(), query, {}, registered->snapshot(), registered);
   };
+  // The first query counts the records, for the progress reports only.
   Query count;
   count.aggregates = {{AggregateOp::kCountAll, 0}};
   LOAM_ASSIGN_OR_RETURN(ScanStream counted, start(count));
@@ -100,6 +107,8 @@ Status IndexBuild::scan(const std::shared_ptr<RegisteredSnapshot>& registered) {
     if (chunk == nullptr) return ok_status();
     const ChunkView& view = chunk->view();
     Status failed;
+    // kFibers fibers enter the rows of a chunk, each every kFibers-th row. So changes of many leaves are under
+    // way at the same time.
     const auto enter_some = [&](size_t first) {
       for (size_t row = first; row < view.rows() && failed.ok(); row += kFibers) {
         Status entered = index_row(view, row, *registered->snapshot());
@@ -153,11 +162,14 @@ Status IndexBuild::retry_entry(Key record) {
   for (uint32_t look = 0; look < kMaxBuildPolls; ++look) {
     Env::probe("client.index.build_met_undecided");
     engine.worker().scheduler().sleep_for(kBuildPollIntervalNs);
+    // A newer snapshot shows how the undecided transaction has ended, and the record's present value. It must be
+    // durable, too (step 2).
     LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<RegisteredSnapshot> registered, durable_snapshot());
     auto reads = std::make_shared<PointReads>(engine, registered->session(), keys_->fields(), registered->snapshot());
     reads->start(std::span(&record, 1));
     reads->wait();
     const Result<Record> now = reads->take_result(0);
+    // A record that was removed meanwhile needs no entry.
     if (now.code() == StatusCode::kNotFound) return ok_status();
     if (!now.ok()) return now.status();
     Status entered = insert_entry(record, now->view(), *registered->snapshot());

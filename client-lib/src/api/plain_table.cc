@@ -1,3 +1,5 @@
+// Non-transactional tables: each call is one read or one exact-version write. point_reads.cc and plain_write.cc have
+// the repetitions.
 #include <utility>
 
 #include <loam/client/plain_table.h>

@@ -1,3 +1,5 @@
+// A query on all storage nodes: sends it, receives and merges chunks, returns credits. common/schema merges the
+// partial results; the storage nodes' side is in storage-node/src/scan.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -32,8 +34,11 @@ Status DistributedScan::start() {
   if (owners.empty() || owners.contains(NodeId())) {
     return {StatusCode::kUnavailable, "table " + table_.name() + ": some of its shards have no storage node"};
   }
+  // Phase 1: connections, because only an open connection can carry the offer of a region.
   started_ns_ = engine_.worker().now_ns();
   if (expects_rows()) LOAM_RETURN_IF_ERROR(connect(owners));
+  // Phase 2: the same query to all owners. Each serves the shards that it owns in this version of the shard map, or
+  // refuses the scan (R26, shards of a scan), so no record is read twice or missed.
   wire::Scan message;
   message.table = table_.id();
   if (snapshot_ != nullptr) message.snapshot = *snapshot_;
@@ -50,6 +55,7 @@ Status DistributedScan::start() {
     const auto channel = session_->node(id);
     const Status asked = channel.ok() ? send_scan(**channel, message, number) : channel.status();
     if (!asked.ok()) {
+      // The storage nodes that have the query already are told to stop.
       fail(asked);
       return status_;
     }
@@ -118,6 +124,7 @@ Status DistributedScan::on_chunk(uint32_t number, ByteReader& body) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
   Node& node = nodes_[number];
   if (cancelling_) return ok_status();
+  // The credits bound the chunks that wait here, and so the memory of a slow reader.
   if (node.waiting == options_.credits) {
     return {StatusCode::kMalformed, "a storage node sent more chunks than it had credits"};
   }
@@ -136,6 +143,7 @@ Result<Bytes> DistributedScan::bytes_of(const wire::ScanChunk& message, const No
   if (!message.chunk.empty()) return message.chunk;
   const Bytes memory = node.offer.region.memory;
   const size_t slot_bytes = memory.size() / options_.credits;
+  // The slot comes from the network, so its bounds are checked before the memory is read.
   if (message.slot >= options_.credits || message.bytes_in_slot > slot_bytes) {
     return Status(StatusCode::kMalformed, "a storage node names a chunk of " + std::to_string(message.bytes_in_slot) +
                                               " bytes in slot " + std::to_string(message.slot) +
@@ -177,6 +185,7 @@ void DistributedScan::on_done(uint32_t number, const Status& status) {
   const auto self = shared_from_this();
   Node& node = nodes_[number];
   node.open = false;
+  // The storage node writes no more chunks, so the region can be withdrawn.
   node.channel->withdraw(std::exchange(node.offer, {}));
   if (!status.ok()) fail(status);
   if (--open_nodes_ == 0) {
@@ -226,12 +235,15 @@ Status DistributedScan::merge(const ReceivedChunk& arrived) {
     node.channel->send_one_way_for(node.sequence, wire::ScanCredit{std::exchange(node.credits_to_return, 0)});
   }
   LOAM_RETURN_IF_ERROR(merger_.add(arrived.chunk));
+  // The result is complete: further rows would be dropped. status_ stays ok, so the merged chunks are still delivered.
   if (merger_.limit_reached() && !cancelling_) cancel_nodes();
   return ok_status();
 }
 
 Result<std::shared_ptr<const Chunk>> DistributedScan::next() {
   for (;;) {
+    // In this order: the application's exception, the error of the query, merged chunks, the end. Only then a received
+    // chunk is merged, or the fiber waits.
     if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
     if (!status_.ok()) return status_;
     if (!merged_.empty()) {
@@ -247,6 +259,7 @@ Result<std::shared_ptr<const Chunk>> DistributedScan::next() {
     } else if (open_nodes_ == 0) {
       ended_ = true;
       ended_ns_ = engine_.worker().now_ns();
+      // A query with explain has read nothing, so there is no result to finish.
       if (options_.explain) continue;
       if (Status status = merger_.finish(); !status.ok()) {
         status_ = {status.code(), "scan of table " + table_.name() + ": " + std::string(status.message())};
@@ -276,6 +289,7 @@ Result<ScanStream> ScanStream::Impl::start(Engine& engine, std::shared_ptr<Sessi
 }
 
 ScanStream::Impl::~Impl() {
+  // Any thread may destroy the stream, but the scan belongs to the worker thread.
   engine_.worker().call_without_fiber([this] {
     run_->cancel();
     run_.reset();

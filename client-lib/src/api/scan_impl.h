@@ -35,7 +35,7 @@ class DistributedScan final : public std::enable_shared_from_this<DistributedSca
 
   /// Sends the query to all storage nodes. In a fiber.
   Status start();
-  /// As ScanStream::next(). In a fiber.
+  /// Implements ScanStream::next(). In a fiber.
   Result<std::shared_ptr<const Chunk>> next();
   void cancel();
 

@@ -92,20 +92,20 @@ TEST_F(ScanTest, ReportsProgress) {
   fill_mixed(*client_, table, 5'000);
   Query query;
   query.select.assign(100, 0);  // more chunks than credits, so the nodes wait for the reader
-  std::atomic<uint64_t> told = 0;
+  std::atomic<uint64_t> progress_calls = 0;
   ScanOptions options;
   options.credits = 1;
   options.progress_interval_ns = 1;  // as often as possible
-  options.on_progress = [&told](const ScanStatistics& so_far) {
+  options.on_progress = [&progress_calls](const ScanStatistics& so_far) {
     EXPECT_LE(so_far.pages, so_far.pages_total);
-    told.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
+    progress_calls.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
   };
   auto stream = client_->scan(table, query, options).value();
   const uint64_t deadline_ns = Env::now_ns() + 20'000'000'000;
-  while (told.load(std::memory_order_relaxed) < 3 && Env::now_ns() < deadline_ns) {  // relaxed: a count
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));                       // poll interval
+  while (progress_calls.load(std::memory_order_relaxed) < 3 && Env::now_ns() < deadline_ns) {  // relaxed: a count
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));                                 // poll interval
   }
-  EXPECT_GE(told.load(std::memory_order_relaxed), 3u);  // relaxed: a count
+  EXPECT_GE(progress_calls.load(std::memory_order_relaxed), 3u);  // relaxed: a count
   EXPECT_LT(stream.statistics().pages, stream.statistics().pages_total + 1);
   EXPECT_TRUE(stream.collect().ok());
 }

@@ -1,3 +1,5 @@
+// Transactions: local checks, the reads, the write buffer, and the end of a transaction. commit_driver.cc sends a
+// commit; index.cc has the functions that take an Index.
 #include <algorithm>
 #include <exception>
 #include <functional>
@@ -19,7 +21,7 @@
 namespace loam::client {
 namespace {
 
-/// A call that has its answer already.
+/// A call that has its result already.
 class ReadyCall final : public PendingCall {
  public:
   bool ready() const override { return true; }
@@ -100,7 +102,7 @@ class RecordCall final : public PendingCall {
   std::shared_ptr<PointReads> reads_;
   const std::optional<WriteBuffer::Write> own_;
   const std::shared_ptr<Future<Record>::SharedResult> slot_;
-  std::shared_ptr<fiber::Event> watcher_;  // notified when a fiber of on_ready() has the answer
+  std::shared_ptr<fiber::Event> watcher_;  // notified when the fiber that on_ready() started has all results
 };
 
 }  // namespace
@@ -113,6 +115,7 @@ Result<Transaction> Transaction::Impl::begin(Client::Impl& client, const Transac
   }
   Engine& engine = client.engine();
   engine.counters().round_trips.add(1);
+  // A read-only transaction has a registered snapshot, and neither an id nor admission.
   if (options.read_only) {
     LOAM_ASSIGN_OR_RETURN(std::shared_ptr<RegisteredSnapshot> registered, engine.register_snapshot());
     engine.counters().read_only.add(1);
@@ -152,6 +155,7 @@ std::optional<Result<Record>> Transaction::Impl::own(const Table& table, Key key
   if (write->kind == wire::WriteKind::kRemove) {
     return Status(StatusCode::kNotFound, describe(table, key) + " was removed by this transaction");
   }
+  // The other fields must be read; with_own() then applies the write to them.
   if (!WriteBuffer::covers(*write, table)) return std::nullopt;
   auto row = WriteBuffer::own_row(*write, table, nullptr);
   if (!row.ok()) return row.status();
@@ -179,6 +183,8 @@ Status Transaction::Impl::allocate_id() {
     engine_.counters().round_trips.add(1);
     LOAM_ASSIGN_OR_RETURN(const BeginResult drawn,
                           engine_.upgrade(*session_, registered_snapshot_->begin_result().snapshot_number));
+    // The reply also has a snapshot, which is not used. With it a write could replace a version that the transaction
+    // has not seen (R12, ids at begin).
     id_ = drawn.id;
     if (private_trees_ != nullptr) private_trees_->bind_transaction(id_, private_trees_);
     // The transaction maintains every index that existed when its id was given (R29, index creation).
@@ -189,6 +195,8 @@ Status Transaction::Impl::allocate_id() {
 
 Status Transaction::Impl::write(wire::WriteKind kind, const Table& table, Key key, const Record* record) {
   LOAM_RETURN_IF_ERROR(check_write(table));
+  // An upgradable transaction draws its id before its first write is buffered, so that a failure leaves the buffer as
+  // it is and the write may be repeated.
   LOAM_RETURN_IF_ERROR(allocate_id());
   if (record != nullptr && record->table().id() != table.id()) {
     return {StatusCode::kInvalidArgument,
@@ -213,17 +221,20 @@ Status Transaction::Impl::commit() {
 }
 
 Status Transaction::Impl::finish() {
+  // Case 1: a read-only transaction has no id, so there is nothing to complete.
   if (read_only()) {
     registered_snapshot_.reset();
     return ok_status();
   }
   if (writes_.empty()) {
-    // There is no write to make visible: the client gives the id back, and the commit log gets no record.
+    // Case 2: there is no write to make visible. The client gives the id back, and the commit log gets no record.
     if (id_ != TransactionId()) session_->manager().release_id(id_);
     engine_.counters().committed.add(1);
     release_admission();
     return ok_status();
   }
+  // Case 3, phase 1: conflicts within this client. They are found before anything is sent, so the abort costs only the
+  // id.
   RecentWrites::InFlightCommit in_flight(engine_.recent_writes());
   Status foreseen = session_->status().ok() ? in_flight.register_writes(id_, *snapshot_, writes_) : ok_status();
   if (!session_->status().ok()) {  // before the wait for concurrent commits, or during it
@@ -238,11 +249,14 @@ Status Transaction::Impl::finish() {
     abort_unsent();
     return foreseen;
   }
+  // Phase 2: compute the index changes from the values in the snapshot. Nothing was sent yet, so an error needs no
+  // undo.
   auto changes = index_changes(index_context(write_indexes_ ? *write_indexes_ : *indexes_), writes_);
   if (!changes.ok()) {
     abort_unsent();
     return changes.status();
   }
+  // Phase 3: record writes, index changes and completion (R1, commit order).
   Status status =
       CommitDriver::commit(engine_, session_, {id_, snapshot_, engine_.catalog().catalog(), seen_by_all_, durable_},
                            std::move(writes_), std::move(changes).value());
@@ -254,6 +268,7 @@ Status Transaction::Impl::finish() {
 Status Transaction::Impl::commit_bounded(const std::shared_ptr<Impl>& transaction) {
   // A transaction without writes commits without a wait.
   if (transaction->finished_ || transaction->writes_.empty()) return transaction->commit();
+  // Nothing was sent yet, so the transaction can still be aborted without an unknown outcome.
   if (fiber::CancelScope::ended()) {
     transaction->abort();
     return {cancel_scope_status().code(), "the transaction was aborted: the call ended before its commit began"};
@@ -268,6 +283,8 @@ Status Transaction::Impl::commit_bounded(const std::shared_ptr<Impl>& transactio
     Engine& engine;
     ~CommitTracker() { engine.commit_ended(); }
   };
+  // From here on the writes may reach storage nodes, and the limit of the caller must not stop their completion or
+  // undo. A fiber without limits does the work, and the caller only waits. The result outlives the caller.
   const auto outcome = std::make_shared<CommitResult>();
   const auto commit = [transaction, outcome] {
     const CommitTracker running{transaction->engine_};
@@ -367,6 +384,7 @@ std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<
   }
   const Status status = missing.empty() ? ok_status() : in_fiber(impl_->engine(), [&] {
     auto reads = std::make_shared<PointReads>(impl_->engine(), impl_->session(), table, impl_->snapshot());
+    // The other records are read together, with one message to each storage node.
     reads->start(missing);
     reads->wait();
     size_t next = 0;

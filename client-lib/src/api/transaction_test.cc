@@ -226,7 +226,7 @@ TEST_F(TransactionTest, AbortLeavesNoTrace) {
 
 TEST_F(TransactionTest, LargeRowsAndManyRecords) {
   const Table table = accounts();
-  // Ten rows of nearly the largest size, so that each read needs several answers of a node.
+  // Ten rows of nearly the largest size, so that each read needs several replies of a node.
   const std::string large(kMaxRowBytes - 64, 'y');
   ASSERT_TRUE(client_
                   ->run_transaction([&](Transaction& tx) -> Status {

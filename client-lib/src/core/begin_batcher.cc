@@ -1,3 +1,5 @@
+// Batches of begins: one message, and how its reply is divided among the waiters. manager_session.cc sends the
+// messages.
 #include "client-lib/src/core/begin_batcher.h"
 
 #include <algorithm>
@@ -34,13 +36,14 @@ void BeginBatch::deliver(const wire::BeginReply& begun) const {
   const bool ids_fit = count == 0 || (first > begun.snapshot.high().value && first + count > first);
   if (!ids_fit || (!read_only.empty() && begun.snapshot_number == 0) ||
       (!upgradable.empty() && begun.upgradable_number == 0)) {
-    return fail({StatusCode::kMalformed, "the commit manager's answer to a begin does not fit the request"});
+    return fail({StatusCode::kMalformed, "the commit manager's reply to a begin does not fit the request"});
   }
   BeginResult answer;
   answer.snapshot = std::make_shared<const Snapshot>(begun.snapshot);
   answer.catalog_version = begun.catalog_version;
   answer.seen_by_all = begun.seen_by_all;
   answer.durable = begun.durable;
+  // The reply has one range of ids. Read-write begins take the first ones, upgrades the rest.
   uint64_t next = first;
   for (BeginWaiter* waiter : read_write) {
     answer.id = TransactionId(next++);
@@ -82,6 +85,7 @@ void BeginBatcher::add_upgrade(BeginWaiter* waiter, uint64_t snapshot_number) {
 }
 
 BeginBatch BeginBatcher::next_batch() {
+  // Only ids are bounded: all read-only begins of a message share one snapshot, and so do all upgradable ones.
   BeginBatch group = std::exchange(pending_, {});
   cut(group.read_write, wire::kMaxBegins, pending_.read_write);
   cut(group.upgrades, wire::kMaxBegins - group.read_write.size(), pending_.upgrades);

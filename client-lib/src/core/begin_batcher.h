@@ -16,7 +16,7 @@ namespace loam::client {
 /// The kind of a begin. kUpgradable: a registered snapshot that can get an id later.
 enum class BeginKind : uint8_t { kReadWrite, kReadOnly, kUpgradable };
 
-/// The answer to one begin.
+/// The result of one begin.
 struct BeginResult {
   Status status;
   TransactionId id;  ///< 0 for kReadOnly and kUpgradable
@@ -27,7 +27,7 @@ struct BeginResult {
   Version durable{};      ///< no power failure takes back a commit up to here (R11)
 };
 
-/// Receives the answer to a begin. It stays in place until on_begun().
+/// Receives the result of a begin. It stays in place until on_begun().
 class BeginWaiter {
  public:
   virtual void on_begun(const BeginResult& answer) = 0;
@@ -50,7 +50,7 @@ struct BeginBatch {
 
   /// The message to the commit manager.
   wire::Begin message() const;
-  /// Gives each waiter its id and the snapshot. If the answer does not fit the request, the waiters get kMalformed.
+  /// Gives each waiter its id and the snapshot. If the reply does not fit the request, the waiters get kMalformed.
   void deliver(const wire::BeginReply& begun) const;
   /// Gives all waiters this error.
   void fail(const Status& status) const;

@@ -61,7 +61,7 @@ TEST(BeginBatcher, SplitsAtTheLimit) {
   EXPECT_EQ(second.read_write[0], &waiters[wire::kMaxBegins]) << "in the order in which they came";
 }
 
-TEST(BeginBatcher, RejectsAnswersThatDoNotFitTheRequest) {
+TEST(BeginBatcher, RejectsRepliesThatDoNotFitTheRequest) {
   using enum BeginKind;
   for (const auto& [first, base, number, kind] :
        std::vector<std::tuple<uint64_t, uint64_t, uint64_t, BeginKind>>{{0, 0, 0, kReadWrite},

@@ -1,3 +1,4 @@
+// Installs catalogs and finds tables in them. The engine and manager_session.cc fetch the catalogs.
 #include "client-lib/src/core/catalog_cache.h"
 
 #include <algorithm>
@@ -64,8 +65,11 @@ CatalogCache::CatalogCache()
     : catalog_(std::make_shared<const wire::Catalog>()), indexes_(std::make_shared<const IndexCatalog>()) {}
 
 Status CatalogCache::install(wire::Catalog catalog, uint64_t manager_epoch) {
+  // Replies may arrive out of order, so an older version is ignored. Versions can be compared only within one epoch of
+  // the commit manager.
   const bool same_epoch = manager_epoch == manager_epoch_ && !by_name_.empty();
   if (same_epoch && catalog.version <= catalog_->version) return ok_status();
+  // Phase 1: check the whole catalog. After an error the cached one stays as it is.
   if (catalog.shards.owners.size() != wire::kVirtualShards) {
     return {StatusCode::kMalformed,
             "the catalog's shard map has " + std::to_string(catalog.shards.owners.size()) + " shards"};
@@ -88,6 +92,7 @@ Status CatalogCache::install(wire::Catalog catalog, uint64_t manager_epoch) {
     }
   }
   LOAM_ASSIGN_OR_RETURN(indexes_, find_indexes(catalog, by_name));
+  // Phase 2: replace the cached catalog.
   by_name_ = std::move(by_name);
   // A commit manager that has lost its state numbers its versions from the beginning.
   newest_ = same_epoch ? std::max(newest_, catalog.version) : catalog.version;
@@ -114,6 +119,7 @@ std::optional<Table> CatalogCache::find(std::string_view name) const {
 }
 
 std::optional<Table> CatalogCache::find(TableId id) const {
+  // A linear search is enough, because only rare paths look a table up by its id: opening a tree and error messages.
   for (const auto& [name, table] : by_name_) {
     if (table.id() == id) return table;
   }

@@ -1,3 +1,5 @@
+// The transitions of a commit or an abort: first the functions that send messages, then those that take the driver's
+// reports. commit_driver.cc sends the messages. transaction.cc decides whether a commit has any.
 #include "client-lib/src/core/commit_machine.h"
 
 #include <algorithm>
@@ -41,11 +43,13 @@ void CommitMachine::start() {
   const wire::ShardMap& shards = context_.catalog->shards;
   items_.reserve(writes_.size());
   bool owned = true;
+  // The owner of each record is looked up once, so its write and its revert go to the same storage node.
   for (const auto& [record, write] : writes_.writes()) {
     items_.push_back({shards.owner(record.table, record.key), record, &write, WriteState::kUnsent});
     owned = owned && items_.back().node != NodeId();
   }
   if (!owned) {
+    // No write was sent, so there is nothing to undo.
     fail({StatusCode::kUnavailable, "no storage node owns some of the records of " + describe_id()});
     return complete(false);
   }
@@ -56,6 +60,8 @@ void CommitMachine::start() {
   send_first_batches();
 }
 
+// Cuts the items of each storage node into batches. A batch has at least one write, also if its row alone exceeds
+// kWriteBatchBytes.
 void CommitMachine::make_batches() {
   for (uint32_t begin = 0, end = 0; begin < items_.size(); begin = end) {
     const NodeId node = items_[begin].node;
@@ -68,6 +74,8 @@ void CommitMachine::make_batches() {
   }
 }
 
+// At most kBatchesInFlight batches of a storage node are under way (invariant 5). The reply to a batch lets the next
+// one of its chain follow (batch_done()).
 void CommitMachine::send_first_batches() {
   uint32_t first = 0;  // first batch of the storage node
   for (uint32_t batch = 0; batch < batches_.size(); ++batch) {
@@ -92,6 +100,7 @@ void CommitMachine::send_write(uint32_t batch) {
   message.operations.reserve(range.end - range.begin);
   for (uint32_t i = range.begin; i < range.end; ++i) {
     Item& item = items_[i];
+    // From here on only the reply tells whether the write has an effect. Without a reply the machine gives up (R2).
     item.state = WriteState::kSent;
     message.operations.push_back({item.write->kind, item.record, item.write->row, item.write->table.projection()});
   }
@@ -147,7 +156,7 @@ void CommitMachine::revert_records() {
 }
 
 // → kComplete. Committed: all writes and index changes are made. Aborted: no write of the transaction remains, so the
-// application gets its answer before the completion is sent (invariant 3).
+// application gets its result before the completion is sent (invariant 3).
 void CommitMachine::complete(bool committed) {
   completes_as_committed_ = committed;
   phase_ = Phase::kComplete;
@@ -159,13 +168,14 @@ void CommitMachine::complete(bool committed) {
 void CommitMachine::send_complete(uint64_t delay_ns) {
   wire::Complete message;
   message.outcomes.push_back({context_.id, completes_as_committed_});
+  // From here on the commit log may name the id, so only a reply or the log can tell the outcome.
   commit_requested_ = completes_as_committed_;
   OutgoingMessage& out = push(NodeId(), kSingleMessageToken);
   out.delay_ns = delay_ns;
   out.message = std::move(message);
 }
 
-// ---- answers -------------------------------------------------------------------------------------------------------
+// ---- replies -------------------------------------------------------------------------------------------------------
 
 void CommitMachine::on_reply(uint32_t token, std::span<const WriteResult> results, std::string_view detail) {
   if (phase_ == Phase::kWrite) return after_write(token, results, detail);
@@ -175,6 +185,7 @@ void CommitMachine::on_reply(uint32_t token, std::span<const WriteResult> result
 void CommitMachine::after_write(uint32_t batch, std::span<const WriteResult> results, std::string_view detail) {
   const Batch& range = batches_[batch];
   if (results.size() != range.end - range.begin) {
+    // The machine cannot tell which writes were applied, so it treats the reply as lost.
     return on_lost(batch,
                    {StatusCode::kMalformed, "a storage node sent another number of results than there were writes"});
   }
@@ -182,6 +193,8 @@ void CommitMachine::after_write(uint32_t batch, std::span<const WriteResult> res
     Item& item = items_[range.begin + i];
     const StatusCode code = results[i].code;
     item.state = code == StatusCode::kOk ? WriteState::kApplied : WriteState::kFailed;
+    // A fenced session gets kFenced for every further request (R3), so the client cannot revert anything. Recovery
+    // undoes the writes.
     if (code == StatusCode::kFenced) {
       return give_up({code, describe_id() + " was ended by the commit manager: its session is fenced"});
     }
@@ -192,7 +205,8 @@ void CommitMachine::after_write(uint32_t batch, std::span<const WriteResult> res
 
 void CommitMachine::after_revert(uint32_t batch, std::span<const WriteResult> results) {
   for (const WriteResult& result : results) {
-    if (result.code == StatusCode::kOk || result.code == StatusCode::kNoSuchTable) continue;  // R30
+    // A revert in a dropped table succeeds without an effect (R30, table creation and drop).
+    if (result.code == StatusCode::kOk || result.code == StatusCode::kNoSuchTable) continue;
     // Impossible at a correct storage node: no transaction writes over the version of an open one (R16, claim first).
     if (result.code == StatusCode::kConflict) {
       return give_up(
@@ -213,6 +227,8 @@ void CommitMachine::batch_done(uint32_t batch) {
   if (batches_in_flight_ == 0) batches_done();
 }
 
+// kWrite → kIndex, or the begin of the undo after a failure; kUndo → kComplete. Every batch that was sent has its
+// reply, as R1 demands of index changes and R2 of an undo.
 void CommitMachine::batches_done() {
   if (phase_ == Phase::kUndo) return complete(false);
   if (failure_.ok()) return change_indexes();
@@ -237,6 +253,8 @@ void CommitMachine::on_index_result(const Status& status) {
 
 void CommitMachine::on_completed(bool refused) {
   if (phase_ != Phase::kComplete) return;
+  // The id stays open at the commit manager (R9, leases of storage nodes), so the client undoes the transaction as
+  // after any other failure.
   if (completes_as_committed_ && refused) {
     completes_as_committed_ = commit_requested_ = false;
     fail({StatusCode::kUnavailable, describe_id() +
@@ -244,6 +262,7 @@ void CommitMachine::on_completed(bool refused) {
                                         "operator has accepted that; run it again"});
     return begin_undo();
   }
+  // The reply shows that the commit manager has accepted the commit. Only now may commit() return ok (R1).
   if (completes_as_committed_) result_ = ok_status();
   phase_ = Phase::kDone;
 }
@@ -252,10 +271,12 @@ void CommitMachine::on_completed(bool refused) {
 
 void CommitMachine::on_refused(uint32_t token, const Status& status) {
   if (phase_ == Phase::kDone) return;
+  // The refused request has no effect, so no completion as committed can be accepted any more.
   commit_requested_ = false;
   if (status == StatusCode::kFenced) return give_up(status);
   switch (phase_) {
     case Phase::kWrite: {
+      // None of the batch's writes was executed. The undo begins when the other batches have their replies.
       const Batch& batch = batches_[token];
       for (uint32_t i = batch.begin; i < batch.end; ++i) items_[i].state = WriteState::kFailed;
       fail_write(items_[batch.begin], status.code(), status.message());
@@ -264,6 +285,7 @@ void CommitMachine::on_refused(uint32_t token, const Status& status) {
     case Phase::kUndo:
       return on_lost(token, status);  // a revert may be repeated any number of times
     case Phase::kComplete:
+      // Overload passes. After any other refusal recovery completes the id as aborted.
       if (status == StatusCode::kOverloaded) {
         return retry_or_give_up(retries_, status, [this](uint64_t delay_ns) { send_complete(delay_ns); });
       }
@@ -293,6 +315,7 @@ void CommitMachine::abandon(const Status& status) {
   if (phase_ != Phase::kDone) give_up(status);
 }
 
+// commit() reports the first failure; later ones are often its consequences.
 void CommitMachine::fail(Status status) {
   if (failure_.ok()) failure_ = std::move(status);
 }
@@ -306,6 +329,8 @@ void CommitMachine::fail_write(const Item& item, StatusCode code, std::string_vi
 
 void CommitMachine::give_up(Status status) {
   if (!result_) {
+    // Only a completion as committed can make the outcome unknown. Without one recovery rolls the transaction back,
+    // and nothing needs to be asked (R4, outcomes from the commit log).
     doubt_ = commit_requested_ ? Doubt::kUnknown : Doubt::kNotCommitted;
     if (commit_requested_) {
       status = {StatusCode::kUnknownOutcome,
@@ -315,6 +340,7 @@ void CommitMachine::give_up(Status status) {
   }
   given_up_ = true;
   phase_ = Phase::kDone;
+  // Messages that were not sent must not follow: recovery is about to undo the transaction.
   outgoing_.clear();
 }
 

@@ -28,7 +28,7 @@ namespace loam::client {
 /// the transport's limit.
 inline constexpr size_t kWriteBatchOperations = 1'024;
 inline constexpr size_t kWriteBatchBytes = 1 << 20;
-/// Most batches of one commit that are under way at one storage node. Their answers fit into the node's reply window
+/// Most batches of one commit that are under way at one storage node. Their replies fit into the node's reply window
 /// (wire::kNodeReplyWindow), so that a lost connection does not cost the session (R3, idempotent requests within a
 /// session). A commit of any size takes at most a quarter of the channel's backlog.
 inline constexpr uint32_t kBatchesInFlight = 16;
@@ -44,7 +44,7 @@ struct IndexWork {
 
 /// A message that the driver is to send.
 struct OutgoingMessage {
-  uint32_t token = 0;     ///< returned with the answer
+  uint32_t token = 0;     ///< returned with the reply
   NodeId node;            ///< NodeId(0): the commit manager, or none (IndexWork)
   uint64_t delay_ns = 0;  ///< wait before it is sent
   std::variant<wire::Write, wire::Revert, wire::Complete, IndexWork> message;
@@ -52,12 +52,12 @@ struct OutgoingMessage {
 
 /// Decides the steps of one transaction from commit() to its end.
 ///
-///     all writes, all answers in → index changes  → complete as committed → *answered*, over
+///     all writes, all replies in → index changes  → complete as committed → *answered*, over
 ///          │                         │                  │ refused (R9)
 ///          └──────── one failed ─────┴──────────────────┴─→ undo index changes, then records → *answered* →
 ///                                                           complete as aborted → over
-///     a write's answer lost, or the session ended: the machine gives up, recovery finishes (R2)
-///     the answer to the completion lost: the machine gives up, the commit log has the outcome (R4)
+///     a write's reply lost, or the session ended: the machine gives up, recovery finishes (R2)
+///     the reply to the completion lost: the machine gives up, the commit log has the outcome (R4)
 ///
 /// The driver calls start() once, and then next() until there is no message. It reports exactly one of on_reply(),
 /// on_completed(), on_refused() and on_lost() for every write, revert and completion, and on_index_result() for an
@@ -69,11 +69,11 @@ struct OutgoingMessage {
 /// Invariants:
 ///   1. The transaction is completed as committed only after every write was answered kOk and every index change
 ///      was made.
-///   2. No revert is sent before every sent write has its answer, and before the index changes are undone, if any
+///   2. No revert is sent before every sent write has its reply, and before the index changes are undone, if any
 ///      may have been made (R27, index entries).
 ///   3. The transaction is completed as aborted only when no write of it remains, and never while a completion as
 ///      committed may have been accepted.
-///   4. result() is set exactly once; ok only after the commit manager's answer.
+///   4. result() is set exactly once; ok only after the commit manager's reply.
 ///   5. At most kBatchesInFlight batches are under way at each storage node.
 class CommitMachine {
  public:
@@ -85,8 +85,8 @@ class CommitMachine {
     TransactionId id;
     std::shared_ptr<const Snapshot> snapshot;
     std::shared_ptr<const wire::Catalog> catalog;
-    Version seen_by_all{};  ///< from the answer to its begin (R27)
-    Version durable{};      ///< from the answer to its begin (R11, commit log and restart of the commit manager)
+    Version seen_by_all{};  ///< from the reply to its begin (R27)
+    Version durable{};      ///< from the reply to its begin (R11, commit log and restart of the commit manager)
   };
 
   CommitMachine(Context context, WriteBuffer writes, std::vector<wire::IndexChange> index_changes = {});
@@ -106,7 +106,7 @@ class CommitMachine {
   void on_completed(bool refused);
   /// The request has had no effect and never will: it was not sent, or an error answered it as a whole.
   void on_refused(uint32_t token, const Status& status);
-  /// The request was sent and its answer will not come. It may have had its effect, or may have it later.
+  /// The request was sent and its reply will not come. It may have had its effect, or may have it later.
   void on_lost(uint32_t token, const Status& status);
   /// The driver has executed an IndexWork. kUnknownOutcome: some changes may still take effect. After any other
   /// error, no further change takes effect.

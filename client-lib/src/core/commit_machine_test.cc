@@ -75,7 +75,7 @@ class Peer {
     }
     return results;
   }
-  /// The answer to a completion: whether it is refused.
+  /// The reply to a completion: whether it is refused.
   bool complete(const wire::Complete& message) {
     const bool committed = message.outcomes.at(0).committed;
     if (committed && loss_accepted) return true;
@@ -137,7 +137,7 @@ struct CommitHarness {
     for (const OutgoingMessage& message : late) apply(message);
   }
 
-  /// Executes a message as its action says, and reports the answer to the machine if there is one.
+  /// Executes a message as its action says, and reports the reply to the machine if there is one.
   std::vector<WriteResult> apply(const OutgoingMessage& message) {
     const auto* complete = std::get_if<wire::Complete>(&message.message);
     if (complete == nullptr) return peer.apply(message);
@@ -183,7 +183,7 @@ struct CommitHarness {
     using Doubt = CommitMachine::Doubt;
     const Status& result = *machine.result();
     if (result.ok()) {
-      EXPECT_EQ(peer.completed, std::vector<bool>{true}) << "ok without the commit manager's answer";
+      EXPECT_EQ(peer.completed, std::vector<bool>{true}) << "ok without the commit manager's reply";
     }
     for (const bool committed : peer.completed) {
       if (committed) {
@@ -305,7 +305,7 @@ TEST(CommitMachine, AnswersOnlyAfterTheCommitManager) {
   EXPECT_TRUE(run.machine.finished());
 }
 
-TEST(CommitMachine, ConflictUndoesAfterEveryAnswer) {
+TEST(CommitMachine, ConflictUndoesAfterEveryReply) {
   CommitHarness run(Case::writes());
   Case::fill(run.peer);
   run.peer.records[{TableId(1024), Key(2)}] = 60;  // written by a later transaction

@@ -78,9 +78,9 @@ TEST(Record, RejectsValuesThatTheSchemaForbids) {
 // Each of these accesses must throw, and must neither assert nor return a value.
 TEST(Record, WrongFieldAccessThrowsFieldError) {
   const Record record = ada();
-  const auto expect = [](const auto& ask, std::initializer_list<std::string_view> parts) {
+  const auto expect = [](const auto& access, std::initializer_list<std::string_view> parts) {
     try {
-      ask();
+      access();
       ADD_FAILURE() << "no error, instead of one about " << *parts.begin();
     } catch (const FieldError& error) {
       EXPECT_EQ(error.status().code(), StatusCode::kInvalidArgument);

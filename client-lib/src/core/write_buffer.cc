@@ -1,3 +1,5 @@
+// Merges of a transaction's writes: rows of whole tables and of projections. write_buffer.h has the table of all
+// cases.
 #include "client-lib/src/core/write_buffer.h"
 
 #include <algorithm>
@@ -60,6 +62,7 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
   using wire::WriteKind;
   if (kind == WriteKind::kUpdate && table.projected()) kind = WriteKind::kUpdateFields;
   const wire::RecordId id{table.id(), key};
+  // Case 1: the first write of the record. It is kept as it is.
   const auto found = writes_.find(id);
   if (found == writes_.end()) {
     LOAM_RETURN_IF_ERROR(check_room(table, key, 0, row.size() + kTransactionBytesPerRecord));
@@ -67,6 +70,8 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
     row_bytes_ += row.size();
     return ok_status();
   }
+  // Case 2: the buffered write shows whether the record exists for this transaction, so the buffer refuses a second
+  // insert and a change after a remove.
   Write& own = found->second;
   if (kind == WriteKind::kInsert && own.kind != WriteKind::kRemove) {
     return {StatusCode::kAlreadyExists, describe(table, key) + " was written by this transaction already"};
@@ -74,6 +79,7 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
   if (kind != WriteKind::kInsert && own.kind == WriteKind::kRemove) {
     return {StatusCode::kNotFound, describe(table, key) + " was removed by this transaction"};
   }
+  // Case 3: one write replaces both. Until the bound is checked, the buffered write stays as it is.
   Write made{kind, Buffer(row.begin(), row.end()), table};
   if (kind == WriteKind::kUpdateFields) {
     auto merged = merge(own, table, row);
@@ -82,6 +88,7 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
   }
   LOAM_RETURN_IF_ERROR(check_room(table, key, own.row.size(), made.row.size()));
   row_bytes_ = row_bytes_ - own.row.size() + made.row.size();
+  // The record exists only in this buffer, so nothing is sent for it.
   if (kind == WriteKind::kRemove && own.kind == WriteKind::kInsert) {
     writes_.erase(found);
     return ok_status();
@@ -93,6 +100,8 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
   return ok_status();
 }
 
+// The merged write has the fields of both, because the buffer has one write for each record. An insert or
+// update of the whole row stays one: the fields replace values in it.
 Result<WriteBuffer::Write> WriteBuffer::merge(const Write& own, const Table& table, Bytes row) {
   Write merged{own.kind, {}, own.table};
   if (own.table.projected()) {

@@ -24,11 +24,14 @@ namespace loam::client {
 /// Buffers the writes of one transaction. The buffer has at most one write for each record, and merges a new write
 /// with the buffered one:
 ///
-///     buffered       | insert         | update    | update of some fields | remove nothing        | insert         |
-///     update    | update of the fields  | remove insert         | kAlreadyExists | insert    | insert
-///     | nothing (a duplicate key stays unnoticed) update, touch  | kAlreadyExists | update    | update
-///     | remove of some fields | kAlreadyExists | update    | update of both sets   | remove remove         | update
-///     | kNotFound | kNotFound             | kNotFound
+///     buffered              | insert         | update    | update of some fields | remove
+///     nothing               | insert         | update    | update of the fields  | remove
+///     insert                | kAlreadyExists | insert    | insert                | nothing (1)
+///     update, touch         | kAlreadyExists | update    | update                | remove
+///     update of some fields | kAlreadyExists | update    | update of both sets   | remove
+///     remove                | update         | kNotFound | kNotFound             | kNotFound
+///
+/// (1) The client sends nothing for this record, so a duplicate key stays unnoticed.
 ///
 /// A *touch* writes a record, or the fields of it that were read, back unchanged (Transaction::get_for_update()).
 ///

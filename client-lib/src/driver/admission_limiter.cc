@@ -10,6 +10,7 @@ AdmissionLimiter::AdmissionLimiter(size_t capacity, size_t max_waiters)
     : capacity_(capacity), max_waiters_(max_waiters), free_(capacity) {}
 
 AdmissionLimiter::Admission AdmissionLimiter::acquire_until(uint64_t deadline_ns) {
+  // A free slot means that no fiber waits (invariant 1), so this fiber overtakes none.
   if (free_ > 0) {
     --free_;
     return Admission::kAdmitted;

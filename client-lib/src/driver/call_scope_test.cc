@@ -43,7 +43,7 @@ class CallScopeTest : public DriverTest {
   }
   void SetUp() override { connect(patient()); }
 
-  /// Holds the answer to the next such request; `held_` counts these requests.
+  /// Holds the reply to the next such request; `held_` counts these requests.
   void hold(Opcode opcode, WriteKind kind = {}) {
     held_ = std::make_shared<Count>();
     cluster_.set_script([opcode, kind, held = held_](Opcode seen, WriteKind seen_kind) {
@@ -51,7 +51,7 @@ class CallScopeTest : public DriverTest {
       return met ? MutantResult::kHold : MutantResult::kAnswer;
     });
   }
-  /// Runs `call` in a scope that ends when the server holds the answer.
+  /// Runs `call` in a scope that ends when the server holds the reply.
   template <class Call>
   auto cut_short(End end, Call call) {
     if (end == End::kDeadline) {
@@ -380,17 +380,17 @@ TEST_F(CallScopeTest, FutureCanBeWaitedForWatchedAndCancelled) {
        {Make([&] { return client_->async(read); }), Make([&] { return tx.get_async(*table_, Key(1)); })}) {
     hold(Opcode::kRead);
     Future<Record> answered = make();
-    Count told;
-    answered.on_ready([&] { told.add(); });
+    Count callbacks;
+    answered.on_ready([&] { callbacks.add(); });
     EXPECT_FALSE(answered.ready());
     EXPECT_FALSE(answered.wait_for(1'000'000));
     {
       const CallScope scope({.timeout_ns = 1'000'000});
-      EXPECT_EQ(answered.get().code(), StatusCode::kTimeout) << "the answer may still be waited for";
+      EXPECT_EQ(answered.get().code(), StatusCode::kTimeout) << "the reply may still be waited for";
     }
-    EXPECT_EQ(told.get(), 0u);
+    EXPECT_EQ(callbacks.get(), 0u);
     cluster_.release_held();
-    EXPECT_TRUE(eventually([&] { return told.get() == 1; }));
+    EXPECT_TRUE(eventually([&] { return callbacks.get() == 1; }));
     EXPECT_TRUE(answered.ready());
     EXPECT_EQ(answered.get()->int64(0), 5);
 
@@ -398,7 +398,7 @@ TEST_F(CallScopeTest, FutureCanBeWaitedForWatchedAndCancelled) {
     Future<Record> cancelled = make();
     EXPECT_TRUE(eventually([&] { return held_->get() > 0; }));
     cancelled.cancel();
-    EXPECT_EQ(cancelled.get().code(), StatusCode::kCancelled) << "while the answer is held";
+    EXPECT_EQ(cancelled.get().code(), StatusCode::kCancelled) << "while the reply is held";
     EXPECT_EQ(held_->get(), 1u);
     cluster_.release_held();
 
@@ -415,7 +415,7 @@ TEST_F(CallScopeTest, FutureCanBeWaitedForWatchedAndCancelled) {
     EXPECT_TRUE(known.wait_for(kLong));
     int at_once = 0;
     known.on_ready([&] { ++at_once; });
-    EXPECT_EQ(at_once, 1) << "the answer had arrived";
+    EXPECT_EQ(at_once, 1) << "the reply had arrived";
   }
 }
 

@@ -12,6 +12,7 @@ Status cancel_scope_status() {
 }
 
 void apply_cancel_scope_status(Status& status) {
+  // Only these codes can come from a wait that was cut short. Any other code is a server's reply, and stays.
   const bool waited = status == StatusCode::kTimeout || status == StatusCode::kUnavailable ||
                       status == StatusCode::kOverloaded || status == StatusCode::kWrongShard;
   if (!waited || !fiber::CancelScope::ended()) return;

@@ -1,3 +1,5 @@
+// Runs a commit machine on the worker thread: sends its messages, reports the replies, and makes the index changes in
+// the committing fiber. commit_machine.cc has the order of the steps.
 #include "client-lib/src/driver/commit_driver.h"
 
 #include <type_traits>
@@ -18,12 +20,16 @@ Status CommitDriver::commit(Engine& engine, std::shared_ptr<Session> session, Co
   const TransactionId id = context.id;
   auto run = std::make_shared<CommitDriver>(engine, std::move(session), std::move(context), std::move(writes),
                                             std::move(index_changes));
+  // Phase 1: run the machine until the application's result is known. The object keeps itself alive (self_), because
+  // requests may be under way when the caller has its result.
   engine.commit_started();
   run->self_ = run;
   run->machine_.start();
   run->pump();
   run->await_result();
   Status result = *run->machine_.result();
+  // Phase 2: if the machine was given up before it had a final result, the commit log decides (R4, outcomes from the
+  // commit log). The question goes through the next session.
   if (run->machine_.doubt() != CommitMachine::Doubt::kNone) {
     result = engine.outcome_resolver().resolve(id, run->machine_.doubt(), result, engine.commit_deadline());
     const bool asked = run->machine_.doubt() == CommitMachine::Doubt::kUnknown;
@@ -34,6 +40,7 @@ Status CommitDriver::commit(Engine& engine, std::shared_ptr<Session> session, Co
   return result;
 }
 
+// Pause points at the transitions of the machine. Tests stop or kill the client at each of them.
 void CommitDriver::trace_phase() {
   if (machine_.failed() && machine_.phase() != Phase::kDone && !std::exchange(failure_reached_, true)) {
     Env::pause_point("client.abort.failed");
@@ -69,6 +76,7 @@ void CommitDriver::count(const Status& result) {
     counters.unknown_outcomes.add(1);
   } else {
     counters.aborted.add(1);
+    // The client's shard map is outdated; the next attempt needs the current one.
     if (result.code() == StatusCode::kWrongShard) engine_.refresh_catalog_async();
     if (machine_.conflicted()) counters.conflicts.add(1);
   }
@@ -84,6 +92,8 @@ void CommitDriver::pump() {
   while (machine_.next(out)) {
     writes |= std::holds_alternative<wire::Write>(out.message);
     reverts |= std::holds_alternative<wire::Revert>(out.message);
+    // Index changes suspend, and this function also runs in the poll loop, outside of a fiber. So the committing fiber
+    // makes them (await_result()).
     if (std::holds_alternative<IndexWork>(out.message)) {
       ++in_flight_;
       index_work_ = std::move(out);
@@ -100,7 +110,9 @@ void CommitDriver::pump() {
   trace_sent(writes, reverts);
   pumping_ = false;
   const bool known = machine_.result().has_value();
+  // A round trip begins when requests are under way and before there were none.
   if (!waited && in_flight_ > 0 && !known) engine_.counters().round_trips.add(1);
+  // The session ends before the committing fiber wakes up, so that this fiber asks for the outcome under the next one.
   if (machine_.session_given_up()) session_->give_up(*machine_.result());
   if (known) wakeup_.notify();
   if (machine_.finished() && in_flight_ == 0 && self_ != nullptr) {
@@ -120,11 +132,13 @@ void CommitDriver::send_later(OutgoingMessage out) {
     pump();
   });
   if (spawned.ok()) return;
+  // Without a free fiber the retry goes out at once. kMaxStepRetries still bounds the retries.
   --in_flight_;
   send(*later);
 }
 
 void CommitDriver::send(const OutgoingMessage& out) {
+  // An ended session sends nothing more. Recovery does the remaining steps.
   if (!session_->status().ok()) return machine_.abandon(session_->status());
   std::visit(
       [&](const auto& message) {
@@ -142,6 +156,7 @@ void CommitDriver::send(const OutgoingMessage& out) {
 void CommitDriver::await_result() {
   for (;;) {
     if (auto work = std::exchange(index_work_, std::nullopt)) {
+      // The work counts as under way (in_flight_) until its result is reported, so the object stays alive.
       if (work->delay_ns != 0) engine_.worker().scheduler().sleep_for(work->delay_ns);
       const bool undo = std::get<IndexWork>(work->message).undo;
       Status done = session_->status();
@@ -210,6 +225,7 @@ void CommitDriver::on_completed(bool refused) {
 }
 
 void CommitDriver::on_completion_failure(const Status& status, rpc::ExecutionStatus executed) {
+  // The machine has at most one completion under way, so its token does not matter.
   on_no_reply(0, status, executed);
 }
 

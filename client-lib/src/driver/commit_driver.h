@@ -1,4 +1,4 @@
-// CommitDriver: sends the messages of a CommitMachine and reports the answers to it.
+// CommitDriver: sends the messages of a CommitMachine and reports the replies to it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class CommitDriver final : public std::enable_shared_from_this<CommitDriver>,
                            private rpc::ResponseHandler,
                            private CompletionWaiter {
  public:
-  /// Commits, and waits in the caller's fiber for the answer that the application gets. The remaining steps go on
+  /// Commits, and waits in the caller's fiber for the result that the application gets. The remaining steps go on
   /// without a fiber. If the session ends meanwhile, the next session asks for the outcome (R4). Counts the outcome.
   static Status commit(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context,
                        WriteBuffer writes, std::vector<wire::IndexChange> index_changes);
@@ -35,7 +35,7 @@ class CommitDriver final : public std::enable_shared_from_this<CommitDriver>,
   void on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus executed) override;
   void on_completed(bool refused) override;
   void on_completion_failure(const Status& status, rpc::ExecutionStatus executed) override;
-  /// Reports to the machine that a request will have no answer.
+  /// Reports to the machine that a request will have no reply.
   void on_no_reply(uint32_t number, const Status& status, rpc::ExecutionStatus executed);
 
   /// Sends all messages that the machine has ready, and checks whether the machine has finished.

@@ -1,3 +1,4 @@
+// Draws blocks of numbers. One fiber draws for all that wait; plain_write.cc has the compare-and-swap.
 #include "client-lib/src/driver/counter_impl.h"
 
 #define XXH_INLINE_ALL
@@ -47,6 +48,7 @@ Result<Version> Counter::Impl::write(wire::WriteKind kind, Version expected, uin
 }
 
 Status Counter::Impl::open(IfAbsent absent) {
+  // The record lies at the hash of the name. A counter whose key is taken by another name lies at the next free key.
   const uint64_t hash = hash_of(name_);
   for (uint64_t probe = 0; probe < kMaxCounterProbes;) {
     key_ = Key(hash + probe);

@@ -1,4 +1,4 @@
-// The driver with servers that lose, delay, refuse and garble their answers.
+// The driver with servers that lose, delay, refuse and garble their replies.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -128,8 +128,8 @@ TEST_F(DriverTest, RunTransactionRetriesCommitRefusedForALoss) {
   EXPECT_EQ(attempts, 2);
 }
 
-// Some commits of one message are refused. Each commit gets its own answer.
-TEST_F(DriverTest, EachCommitOfAMessageHasItsOwnAnswer) {
+// Some commits of one message are refused. Each commit gets its own reply.
+TEST_F(DriverTest, EachCommitOfAMessageHasItsOwnReply) {
   constexpr uint64_t kOld = 8, kAll = 16;
   std::vector<Transaction> transactions;
   for (uint64_t i = 0; i < kAll; ++i) {
@@ -271,7 +271,7 @@ TEST_F(DriverTest, ReadsTimeOutAndCanBeRepeated) {
   EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5);
   at(Opcode::kRead, MutantResult::kHold);
   EXPECT_EQ(tx.get(*table_, Key(1)).code(), StatusCode::kTimeout);
-  cluster_.release_held();  // late: must not be mistaken for another answer
+  cluster_.release_held();  // late: must not be mistaken for another reply
   EXPECT_EQ(tx.get(*table_, Key(2)).code(), StatusCode::kNotFound);
   EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5);
 }
@@ -285,7 +285,7 @@ TEST_F(DriverTest, GarbageClosesTheConnectionOnly) {
   EXPECT_EQ(cluster_.observations().connections, before + 1);
 }
 
-// A request has one answer. An unrequested stream ends the request, and its later messages find no response handler.
+// A request has one reply. An unrequested stream ends the request, and its later messages find no response handler.
 TEST_F(DriverTest, UnrequestedStreamEndsTheRequest) {
   prepare();
   auto tx = client_->begin().value();
@@ -308,7 +308,7 @@ TEST_F(DriverTest, RecordsThatDoNotFitAreRequestedAgain) {
   const std::array keys = {Key(0), Key(1), Key(2), Key(3), Key(4), Key(5), Key(6)};
   const auto records = tx.get_many(*table_, keys);
   for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(records[i].value().int64(0), static_cast<int64_t>(i));
-  EXPECT_EQ(cluster_.count(Opcode::kRead), 4u) << "two rows in each answer";
+  EXPECT_EQ(cluster_.count(Opcode::kRead), 4u) << "two rows in each reply";
 }
 
 TEST_F(DriverTest, LateBeginsAreGivenBack) {
@@ -334,7 +334,7 @@ TEST_F(DriverTest, BeginsShareMessagesButNeverJoinOneThatWasSent) {
     for (int i = 0; i < 32; ++i) tasks.push_back(client_->spawn([&] { ok += client_->begin().ok() ? 1 : 0; }));
   });
   for (Task& task : tasks) task.join();
-  EXPECT_EQ(ok, 32) << "they do not wait for the first answer";
+  EXPECT_EQ(ok, 32) << "they do not wait for the first reply";
   EXPECT_EQ(cluster_.count(Opcode::kBegin), 2u) << "one message for the 32 fibers of a round";
   cluster_.release_held();
   first.join();
@@ -360,7 +360,7 @@ TEST_F(DriverTest, SharedSnapshotsAreReleasedByTheLast) {
   EXPECT_TRUE(eventually([&] { return cluster_.observations().released.size() == 1; }));
 }
 
-TEST_F(DriverTest, PlainWritesWithoutAnswerHaveUnknownOutcome) {
+TEST_F(DriverTest, PlainWritesWithoutReplyHaveUnknownOutcome) {
   connect(short_timeouts());
   PlainTable plain = client_->plain(client_->open_table("plain").value()).value();
   at(Opcode::kPlainWrite, WriteKind::kInsert, MutantResult::kApplyAndDrop);
@@ -370,7 +370,7 @@ TEST_F(DriverTest, PlainWritesWithoutAnswerHaveUnknownOutcome) {
 
 TEST(DriverConnectTest, OtherProtocolVersionsAreRefused) {
   net::TransportOptions old;
-  old.protocol_version = net::kProtocolVersion + 1;
+  old.protocol_version = net::kFramingVersion + 1;
   const ScriptedCluster cluster(old);
   const auto client = Client::connect(cluster.address());
   EXPECT_EQ(client.code(), StatusCode::kUnsupportedVersion) << client.status().to_string();

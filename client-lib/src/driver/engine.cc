@@ -1,3 +1,5 @@
+// The client's sessions one after another, the begins of transactions, and the hooks of the worker's rounds.
+// session.cc and manager_session.cc have one session each; commit_driver.cc has the commits.
 #include "client-lib/src/driver/engine.h"
 
 #include <algorithm>
@@ -12,7 +14,7 @@
 namespace loam::client {
 namespace {
 
-/// Most time for which close() waits for commits under way and for the commit manager's answer.
+/// Most time for which close() waits for commits under way and for the commit manager's reply.
 constexpr uint64_t kCloseTimeoutNs = 2'000'000'000;
 /// Interval between two checks whether requests are still under way.
 constexpr uint64_t kClosePollIntervalNs = 1'000'000;
@@ -67,6 +69,7 @@ void Engine::reopen() {
     last_failure_ = session->manager().open(worker_.now_ns() + options_.connect_timeout_ns);
     if (last_failure_.ok() && !closing_) return set_current_session(std::move(session));
     if (closing_) break;
+    // Callers that wait for a session fail now (session()). The attempts go on.
     if (last_failure_ == StatusCode::kWrongCluster) {
       for (fiber::Event* waiting : std::exchange(session_waiters_, {})) waiting->notify();
     }
@@ -129,12 +132,15 @@ Status Engine::admit(uint64_t deadline_ns) {
 Result<Engine::OpenTransaction> Engine::begin(BeginKind kind) {
   const uint64_t deadline_ns = request_deadline();
   const bool writes = kind != BeginKind::kReadOnly;
+  // Step 1: admission. A read-only transaction needs none, because it writes nothing and holds no id.
   if (writes) LOAM_RETURN_IF_ERROR(admit(deadline_ns));
   const auto refused = [&](Status status) {
     if (writes) admission_.release();
     return status;
   };
   for (;;) {
+    // Step 2: the begin under the current session. If this session ends meanwhile, the loop begins under the next one:
+    // recovery completes the ids of an ended session.
     auto session = this->session(deadline_ns);
     if (!session.ok()) return refused(session.status());
     OpenTransaction begun{std::move(session).value(), {}};
@@ -142,6 +148,8 @@ Result<Engine::OpenTransaction> Engine::begin(BeginKind kind) {
     begun.answer = manager.begin(kind);
     Status failed = begun.answer.status;
     if (failed.ok()) {
+      // Step 3: the catalog that the reply names. Without it the transaction might miss an index, so the client gives
+      // the id or the snapshot back (R29, index creation).
       failed = ensure_catalog(*begun.session, begun.answer);
       if (failed.ok()) return begun;
       if (kind == BeginKind::kReadWrite) {
@@ -182,6 +190,7 @@ Status Engine::ensure_catalog(Session& session, const BeginResult& answer) {
       }
     } end{*this};
     refreshing_catalog_ = true;
+    // One fetch is enough: the commit manager has named the version, so its catalog is not older.
     return session.manager().refresh_catalog();
   }
   return ok_status();
@@ -211,6 +220,8 @@ bool Engine::records_lost() const {
 // ---- rounds and the end --------------------------------------------------------------------------------------------
 
 uint64_t Engine::before_poll() {
+  // Replaces an ended session. One that was never opened belongs to open(), which reports its failure. If there is no
+  // free fiber, the next round tries again.
   if (current_session_ != nullptr && current_session_->manager().opened() && !current_session_->status().ok() &&
       !reopening_ && !closing_) {
     reopening_ = true;
@@ -225,6 +236,7 @@ uint64_t Engine::before_poll() {
   uint64_t deadline_ns = net::kForever;
   for (const auto& session : sessions_) {
     session->before_poll();
+    // Old sessions take part until their last request has ended, because requests must get their failures.
     deadline_ns = std::min(deadline_ns, session->earliest_deadline_ns());
   }
   return worker_.scheduler().has_ready_fibers() ? worker_.now_ns() : deadline_ns;
@@ -238,12 +250,15 @@ void Engine::after_poll(uint64_t now_ns) {
 void Engine::close() {
   closing_ = true;
   const uint64_t deadline_ns = worker_.now_ns() + kCloseTimeoutNs;
+  // Phase 1: let the commits under way finish, because the end of the session would leave them to recovery.
   while (commits_in_flight_.open() > 0 && worker_.now_ns() < deadline_ns)
     worker_.scheduler().sleep_for(kClosePollIntervalNs);
+  // Phase 2: close the session in order, and end all old ones.
   current_session_->manager().close(deadline_ns);
   const Status closed(StatusCode::kCancelled, "the client was closed");
   for (const auto& session : std::vector(sessions_)) session->on_fenced(closed);
   for (fiber::Event* waiting : std::exchange(session_waiters_, {})) waiting->notify();
+  // Phase 3: wait until no fiber and no request refers to this object.
   commits_in_flight_.wait();
   background_fibers_.wait();
   const auto rests = [](const auto& session) { return session->idle(); };

@@ -29,7 +29,7 @@ namespace loam::client {
 
 /// Fibers for the library's own work and for calls of ordinary threads, beyond ClientOptions::max_fibers.
 inline constexpr size_t kReservedFibers = 1'024;
-/// Wait before a request to the commit manager is repeated after its answer was lost with the connection.
+/// Wait before a request to the commit manager is repeated after its reply was lost with the connection.
 inline constexpr uint64_t kManagerRetryDelayNs = 5'000'000;
 
 /// Holds the current session, the catalog, the limits and the counters of one client.
@@ -59,13 +59,13 @@ class Engine final : private rpc::PollHook {
   /// Returns the newest session without waiting. It may have ended. Never null after open().
   const std::shared_ptr<Session>& current_session() const { return current_session_; }
   /// Sends a request to the commit manager that may be repeated, also under another session, and waits for the
-  /// answer. In a fiber.
+  /// reply. In a fiber.
   template <wire::Message Reply, wire::Message M>
   Result<Reply> call_manager(const M& message) {
     bool may_have_happened = false;
     return call_manager<Reply>(message, may_have_happened);
   }
-  /// Sends a request that changes the catalog, and waits for the answer. The request is idempotent, so it may arrive
+  /// Sends a request that changes the catalog, and waits for the reply. The request is idempotent, so it may arrive
   /// several times. Afterwards the client has fetched the new catalog, or will. kUnknownOutcome: the catalog may have
   /// been changed, or may be changed later. In a fiber.
   template <wire::Message Reply, wire::Message M>
@@ -78,7 +78,7 @@ class Engine final : private rpc::PollHook {
     }
     if (!may_have_happened) return reply;
     return Status(StatusCode::kUnknownOutcome,
-                  "the commit manager's answer was lost; repeat the call to learn the outcome: " +
+                  "the commit manager's reply was lost; repeat the call to learn the outcome: " +
                       std::string(reply.status().message()));
   }
   /// Fetches the catalog. In a fiber.
@@ -99,7 +99,7 @@ class Engine final : private rpc::PollHook {
   /// because it has had no effect. In a fiber.
   Result<OpenTransaction> begin(BeginKind kind);
   /// Draws the id of an upgradable transaction that begins to write. Afterwards the client has the catalog that the
-  /// answer names. In a fiber.
+  /// reply names. In a fiber.
   Result<BeginResult> upgrade(Session& session, uint64_t snapshot_number);
   /// Registers a read-only snapshot, which the result holds open. In a fiber.
   Result<std::shared_ptr<RegisteredSnapshot>> register_snapshot();
@@ -155,12 +155,12 @@ class Engine final : private rpc::PollHook {
       LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<Session> asked, session(deadline_ns));
       rpc::Call<Reply> call;
       asked->manager().send(call, message, deadline_ns);
-      const Status& told = call.wait();
-      if (told.ok()) return std::move(call.reply());
+      const Status& status = call.wait();
+      if (status.ok()) return std::move(call.reply());
       may_have_happened |= !rpc::has_no_effect(call.executed());
-      const bool lost = told == StatusCode::kFenced || !asked->manager().connected();
+      const bool lost = status == StatusCode::kFenced || !asked->manager().connected();
       if (!lost || worker_.now_ns() + kManagerRetryDelayNs >= deadline_ns || !sleep_before_retry(kManagerRetryDelayNs))
-        return told;
+        return status;
     }
   }
   /// Acquires admission for a transaction. kOverloaded.
@@ -173,7 +173,7 @@ class Engine final : private rpc::PollHook {
   void reopen();
   void on_session_end(const Session& session);
 
-  /// Fetches the catalog that the answer to a begin names, unless the client has it. So a transaction maintains every
+  /// Fetches the catalog that the reply to a begin names, unless the client has it. So a transaction maintains every
   /// index that existed when its id was given (R29, index creation).
   Status ensure_catalog(Session& session, const BeginResult& answer);
 

@@ -19,7 +19,7 @@ using testing::eventually;
 using wire::Opcode;
 using wire::WriteKind;
 
-/// The fault of one request. kCut: its answer is held, and the scope of the call ends.
+/// The fault of one request. kCut: its reply is held, and the scope of the call ends.
 enum class Fault : uint8_t {
   kNone,
   kLostBefore,
@@ -112,7 +112,7 @@ class FaultPair {
     const CallScope scope({.timeout_ns = cut ? kTimeoutNs / 2 : 0});
     return call();
   }
-  /// Lets late answers arrive, and closes the client in order.
+  /// Lets late replies arrive, and closes the client in order.
   void shut_down() {
     cluster_.release_held();
     cluster_.set_script({});
@@ -150,16 +150,16 @@ TEST_P(FaultPairs, OfAPlainWriteTellItsEffect) {
   with_each(kUpdate, kUpdate, [](FaultPair& pair) {
     const Table table = pair.client().open_table("plain").value();
     const Version version = pair.client().plain(table)->insert(Key(1), {Value::int64(5)}).value();
-    const auto told =
+    const auto result =
         pair.with_faults([&] { return pair.client().plain(table)->update(Key(1), version, {Value::int64(6)}); });
     pair.shut_down();
     const auto reader = Client::connect(pair.cluster().address()).value();
     PlainTable now = reader->plain(reader->open_table("plain").value()).value();
     const int64_t value = now.get(Key(1))->int64(0);
-    if (told.ok()) {
+    if (result.ok()) {
       EXPECT_EQ(value, 6);
-    } else if (told.code() != StatusCode::kUnknownOutcome) {
-      EXPECT_EQ(value, 5) << told.status().to_string();
+    } else if (result.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_EQ(value, 5) << result.status().to_string();
     }
   });
 }
@@ -169,14 +169,14 @@ TEST_P(FaultPairs, OfAReadTellTheTruthOrNothing) {
     const Table table = pair.client().open_table("t").value();
     const auto insert = [&](Transaction& tx) { return tx.insert(table, Key(1), {Value::int64(5)}); };
     ASSERT_TRUE(pair.client().run_transaction(insert).ok());
-    const auto told = pair.with_faults([&]() -> Result<Record> {
+    const auto result = pair.with_faults([&]() -> Result<Record> {
       LOAM_ASSIGN_OR_RETURN(Transaction tx, pair.client().begin());
       return tx.get(table, Key(1));
     });
-    if (told.ok()) {
-      EXPECT_EQ(told->int64(0), 5);
+    if (result.ok()) {
+      EXPECT_EQ(result->int64(0), 5);
     }
-    EXPECT_NE(told.code(), StatusCode::kNotFound) << "the record exists";
+    EXPECT_NE(result.code(), StatusCode::kNotFound) << "the record exists";
     pair.shut_down();
   });
 }
@@ -185,15 +185,15 @@ TEST_P(FaultPairs, OfABeginLeaveNoIdOpen) {
   with_each({Opcode::kBegin}, {Opcode::kBegin}, [](FaultPair& pair) {
     const size_t opened = pair.cluster().observations().opened + 1;  // by the client that meets the faults
     {
-      const auto told = pair.with_faults([&] { return pair.client().begin(); });
-      if (told.ok()) {
-        EXPECT_NE(told->id(), TransactionId());
+      const auto result = pair.with_faults([&] { return pair.client().begin(); });
+      if (result.ok()) {
+        EXPECT_NE(result->id(), TransactionId());
       }
     }
     // A late id is given back. If its session has ended, recovery completes it.
     pair.cluster().release_held();
     pair.cluster().set_script({});
-    pair.cluster().drop_connections(true);  // the answer is lost with its connection, so the request is repeated
+    pair.cluster().drop_connections(true);  // the reply is lost with its connection, so the request is repeated
     EXPECT_TRUE(eventually([&] {
       const auto seen = pair.cluster().observations();
       return seen.completed.size() == seen.begun || seen.opened > opened;
@@ -226,14 +226,14 @@ TEST_P(FaultPairs, OfAnUpgradeLeaveNoIdOpen) {
 TEST_P(FaultPairs, OfACreateTellItsEffect) {
   with_each({Opcode::kCreateTable}, {Opcode::kCreateTable}, [](FaultPair& pair) {
     const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
-    const auto told =
+    const auto result =
         pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
     pair.shut_down();
     const bool created = pair.cluster().observations().created.contains("new");
-    if (told.ok()) {
+    if (result.ok()) {
       EXPECT_TRUE(created);
-    } else if (told.code() != StatusCode::kUnknownOutcome) {
-      EXPECT_FALSE(created) << told.status().to_string();
+    } else if (result.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_FALSE(created) << result.status().to_string();
     }
   });
 }
@@ -242,13 +242,13 @@ TEST_P(FaultPairs, OfADropTellItsEffect) {
   with_each({Opcode::kDropTable}, {Opcode::kDropTable}, [](FaultPair& pair) {
     const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
     ASSERT_TRUE(pair.client().create_table("old", TableKind::kTransactional, schema).ok());
-    const Status told = pair.with_faults([&] { return pair.client().drop_table("old"); });
+    const Status result = pair.with_faults([&] { return pair.client().drop_table("old"); });
     pair.shut_down();
     const bool there = pair.cluster().observations().created.contains("old");
-    if (told.ok()) {
+    if (result.ok()) {
       EXPECT_FALSE(there);
-    } else if (told.code() != StatusCode::kUnknownOutcome) {
-      EXPECT_TRUE(there) << told.to_string();
+    } else if (result.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_TRUE(there) << result.to_string();
     }
   });
 }
@@ -257,14 +257,14 @@ TEST_P(FaultPairs, OfADropTellItsEffect) {
 TEST_P(FaultPairs, OfACreateAndItsCatalogTellTheEffect) {
   with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, [](FaultPair& pair) {
     const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
-    const auto told =
+    const auto result =
         pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
     pair.shut_down();
     const bool created = pair.cluster().observations().created.contains("new");
-    if (told.ok()) {
+    if (result.ok()) {
       EXPECT_TRUE(created);
-    } else if (told.code() != StatusCode::kUnknownOutcome) {
-      EXPECT_FALSE(created) << told.status().to_string();
+    } else if (result.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_FALSE(created) << result.status().to_string();
     }
   });
 }
@@ -285,14 +285,14 @@ TEST_P(FaultPairs, OfAScanGiveAllRowsOrAnError) {
       return stream.collect();
     };
     // The call waits for a silent node with an open connection until the scope ends.
-    const auto told = pair.with_faults([&] {
+    const auto result = pair.with_faults([&] {
       const CallScope scope({.timeout_ns = FaultPair::kTimeoutNs});
       auto first = scan();
       return first.ok() ? scan() : std::move(first);
     });
-    if (told.ok()) {
+    if (result.ok()) {
       size_t rows = 0;
-      for (const auto& chunk : *told) rows += chunk->view().rows();
+      for (const auto& chunk : *result) rows += chunk->view().rows();
       EXPECT_EQ(rows, 2u);
     }
     EXPECT_TRUE(eventually([&] { return pair.cluster().observations().open_scans == 0; }))
@@ -328,9 +328,9 @@ class CommitFaultPairs : public FaultPairs {
       LOAM_RETURN_IF_ERROR(tx.update(table, Key(1), {Value::int64(6)}));
       return tx.commit();
     };
-    Status told = pair.with_faults(update);
+    Status result = pair.with_faults(update);
     // On a busy machine the scope may end during the begin, before any step.
-    for (int attempt = 1; id == 0 && attempt < 50; ++attempt) told = pair.with_faults(update);
+    for (int attempt = 1; id == 0 && attempt < 50; ++attempt) result = pair.with_faults(update);
     ASSERT_NE(id, 0u);
     pair.shut_down();
     auto seen = pair.cluster().observations();
@@ -339,10 +339,10 @@ class CommitFaultPairs : public FaultPairs {
     const auto completed = seen.completed.find(id);
     const bool open = completed == seen.completed.end();
     const bool committed = !open && completed->second;
-    if (told.ok()) {
+    if (result.ok()) {
       EXPECT_TRUE(committed) << "acknowledged";
-    } else if (told.code() != StatusCode::kUnknownOutcome) {
-      EXPECT_FALSE(committed) << told.to_string();
+    } else if (result.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_FALSE(committed) << result.to_string();
     }
     // Outcome, records, index and intents agree in every case.
     EXPECT_FALSE(committed && kind.refused);

@@ -1,3 +1,4 @@
+// Queues of transactions at hot records. run_transaction() in client.cc joins them before each attempt.
 #include "client-lib/src/driver/hot_record_queues.h"
 
 #include <algorithm>
@@ -21,6 +22,7 @@ void HotRecordQueues::Guard::acquire_one(const wire::RecordId& record) {
   Queue& queue = owner_.queues_[record];
   queue.waiters.push_back(this);
   records_.push_back(record);
+  // The queue was empty: this transaction is its head at once.
   if (queue.waiters.size() == 1) {
     queue.head_since_ns = scheduler.now_ns();
     return;
@@ -33,6 +35,8 @@ void HotRecordQueues::Guard::acquire_one(const wire::RecordId& record) {
     if (reached_head_.wait_until(until_ns)) return;
     if (scheduler.stopping()) break;
   }
+  // The head stays too long, or the client ends. The transaction runs outside of the queue: a conflict then costs an
+  // abort, and a hanging head delays no other transaction for ever.
   records_.pop_back();
   release(record);
 }
@@ -50,6 +54,7 @@ void HotRecordQueues::Guard::release(const wire::RecordId& record) {
   if (queue.waiters.empty()) {
     owner_.queues_.erase(found);
   } else if (first) {
+    // The next head gets its own time, from now on.
     queue.head_since_ns = fiber::FiberScheduler::current()->now_ns();
     queue.waiters.front()->reached_head_.notify();
   }

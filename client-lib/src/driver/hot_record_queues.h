@@ -71,7 +71,7 @@ class HotRecordQueues::Guard {
   void release(const wire::RecordId& record);
 
   HotRecordQueues& owner_;
-  std::vector<wire::RecordId> records_;  // in whose queues it is
+  std::vector<wire::RecordId> records_;  // the records whose queues it is in
   fiber::Event reached_head_;            // notified when it becomes the head of the queue that it waits for
 };
 

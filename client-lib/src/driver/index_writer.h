@@ -17,7 +17,7 @@ class IndexWriter {
  public:
   /// Makes the changes, or undoes them. Writes under `session` only, the transaction's own. The call may be repeated,
   /// and changes that were not made may be undone. In a fiber. kAlreadyExists: another record has the value in a
-  /// unique index; kConflict: another transaction has just given or taken the value; kUnknownOutcome: the answer to a
+  /// unique index; kConflict: another transaction has just given or taken the value; kUnknownOutcome: the reply to a
   /// write was lost; kFenced, kOverloaded, kNoSpace, kUnavailable, kTimeout.
   virtual Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                         std::span<const wire::IndexChange> changes, bool undo) = 0;

@@ -1,3 +1,5 @@
+// One session at the commit manager: its life, its begins, its completions and the catalog. begin_batcher.cc forms the
+// Begin messages; session.cc has the channels to the storage nodes.
 #include "client-lib/src/driver/manager_session.h"
 
 #include <algorithm>
@@ -73,11 +75,15 @@ Status ManagerSession::on_startup_reply(wire::Opcode opcode, ByteReader& body) {
   wire::OpenSessionReply opened;
   if (opcode != wire::OpenSessionReply::kOpcode) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, opened));
+  // A resumed session must be the same one. Another one would have an empty reply window, and repeated requests would
+  // be executed twice (R3, idempotent requests within a session).
   const bool resumed = id_ != SessionId();
   const bool same = opened.session == id_ && opened.manager_epoch == manager_epoch_;
   if (opened.session == SessionId() || (resumed && !same)) {
     return {StatusCode::kMalformed, "it answered with another session than the client's"};
   }
+  // Checked before the catalog is installed, because a catalog of another cluster would replace the client's own (R10,
+  // cluster identity and incarnations).
   if (Status status = catalog_.check_cluster(opened.cluster); !status.ok()) {
     end(status);
     return status;
@@ -107,7 +113,7 @@ void ManagerSession::on_disconnect(const Status& status, bool refused) {
 
 void ManagerSession::on_error(const wire::Error& error) {
   if (error.status == StatusCode::kFenced) end(error.status);
-  // The commit manager has dropped an answer, so ids may be open that this session does not know (R3, idempotent
+  // The commit manager has dropped a reply, so ids may be open that this session does not know (R3, idempotent
   // requests within a session).
   if (error.status == StatusCode::kUnknownOutcome) give_up(error.status);
   if (error.status == StatusCode::kOverloaded && options_.on_overload) options_.on_overload(error.retry_after_ns);
@@ -115,6 +121,8 @@ void ManagerSession::on_error(const wire::Error& error) {
 
 void ManagerSession::end(const Status& status) {
   if (!end_status_.ok()) return;
+  // The code tells callers what becomes of open transactions. kCancelled: the client closes. kFenced: recovery rolls
+  // them back. A session that never opened has none, and its status is the reason of the failure.
   const std::string why(status.message());
   if (closing_) {
     end_status_ = {StatusCode::kCancelled, why};
@@ -132,7 +140,7 @@ void ManagerSession::end(const Status& status) {
 
 void ManagerSession::give_up(const Status& status) {
   if (!end_status_.ok()) return;
-  channel_.send_one_way(wire::CloseSession{});  // no answer is needed
+  channel_.send_one_way(wire::CloseSession{});  // no reply is needed
   channel_.flush();
   end(status);
 }
@@ -207,7 +215,7 @@ BeginResult ManagerSession::begin(BeginKind kind) {
 BeginResult ManagerSession::upgrade(uint64_t snapshot_number) {
   if (!end_status_.ok()) return {end_status_, {}, {}, 0, 0};
   auto pending_begin = std::make_unique<PendingBegin>(*this, snapshot_number);
-  // The snapshot is held until the answer, so that a release never reaches the commit manager before the upgrade,
+  // The snapshot is held until the reply, so that a release never reaches the commit manager before the upgrade,
   // even if the caller stops waiting.
   ++snapshot_holders_[snapshot_number];
   begins_.add_upgrade(pending_begin.get(), snapshot_number);
@@ -216,7 +224,7 @@ BeginResult ManagerSession::upgrade(uint64_t snapshot_number) {
 
 BeginResult ManagerSession::await(std::unique_ptr<PendingBegin> pending_begin) {
   if (!pending_begin->answered.wait_until(worker_.now_ns() + options_.request_timeout_ns)) {
-    // The answer may still come and bring an id, which must not stay open. The object waits for it, and then gives
+    // The reply may still come and bring an id, which must not stay open. The object waits for it, and then gives
     // the id back and deletes itself (on_begun()).
     pending_begin.release()->abandoned = true;
     return {{StatusCode::kTimeout, channel_.name() + " did not answer a begin in time"}, {}, {}, 0, 0};
@@ -230,6 +238,8 @@ void ManagerSession::flush_begins() {
   while (!begins_.empty()) {
     BeginBatch group = begins_.next_batch();
     const uint64_t token = 2 * next_token_++;
+    // No deadline: a reply brings ids or snapshots, and must arrive even if every waiter has stopped waiting
+    // (await()).
     const auto sent = channel_.request(group.message(), this, token, rpc::kNoDeadline);
     if (sent.ok()) {
       open_begins_.emplace(token, std::move(group));
@@ -243,7 +253,7 @@ Status ManagerSession::on_begun(uint64_t token, wire::Opcode opcode, ByteReader&
   if (opcode != wire::Opcode::kBeginReply) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, begun_));
   newest_snapshot_ = std::max({newest_snapshot_, begun_.snapshot_number, begun_.upgradable_number});
-  // The snapshots are held until every waiter has its answer: the first waiter may be abandoned, and release its
+  // The snapshots are held until every waiter has its reply: the first waiter may be abandoned, and release its
   // snapshot at once.
   const std::array registered = {begun_.snapshot_number, begun_.upgradable_number};
   for (const uint64_t number : registered) ++snapshot_holders_[number];
@@ -302,9 +312,12 @@ Status ManagerSession::on_completed(uint64_t token, wire::Opcode opcode, ByteRea
 }
 
 void ManagerSession::flush() {
+  // The commit manager releases the snapshots of an ended session by itself.
   if (!end_status_.ok()) released_.clear();
   // Completions are sent before begins, so that the new snapshots see the commits.
   flush_completions();
+  // Releases wait for a connection, because a message without a reply is lost with its connection. A lost one costs
+  // only time: the next renewal names the snapshots that are still held.
   while (channel_.connected() && !released_.empty()) {
     channel_.send_one_way(wire::ReleaseSnapshots{take_front(released_)});
   }
@@ -312,7 +325,7 @@ void ManagerSession::flush() {
   renew();
 }
 
-// ---- answers -------------------------------------------------------------------------------------------------------
+// ---- replies -------------------------------------------------------------------------------------------------------
 
 Status ManagerSession::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   if (token == kRenewalToken) return on_renewed(opcode, body);

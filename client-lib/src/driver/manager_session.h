@@ -24,13 +24,13 @@ namespace loam::client {
 /// Most outcomes in one Complete, ids in one GetOutcomes, and snapshot numbers in one ReleaseSnapshots.
 inline constexpr size_t kMaxCompletions = 4'096;
 
-/// Receives the commit manager's answer to a completion.
+/// Receives the commit manager's reply to a completion.
 class CompletionWaiter {
  public:
   /// The commit manager has answered. `refused`: the transaction cannot be committed, and stays open until it is
   /// completed as aborted (R9, leases of storage nodes).
   virtual void on_completed(bool refused) = 0;
-  /// No answer will come. `executed` says whether the completion may have taken effect.
+  /// No reply will come. `executed` says whether the completion may have taken effect.
   virtual void on_completion_failure(const Status& status, rpc::ExecutionStatus executed) = 0;
 
  protected:
@@ -77,19 +77,19 @@ class ManagerSession final : private rpc::ResponseHandler {
   /// Releases a registered snapshot. Begins of one message share a snapshot; the last release tells the commit
   /// manager.
   void release(uint64_t snapshot_number);
-  /// Tells the commit manager the outcome of a transaction. `waiter` gets the answer; it may be null if the
+  /// Tells the commit manager the outcome of a transaction. `waiter` gets the reply; it may be null if the
   /// transaction is aborted and no fiber waits for its end.
   void complete(TransactionId id, bool committed, CompletionWaiter* waiter);
-  /// Completes an id under which nothing was written, without waiting for the answer.
+  /// Completes an id under which nothing was written, without waiting for the reply.
   void release_id(TransactionId id) { complete(id, false, nullptr); }
 
-  /// Sends a request, and returns before the answer. After the session's end the call fails at once. In a fiber.
+  /// Sends a request, and returns before the reply. After the session's end the call fails at once. In a fiber.
   template <wire::Message Reply, wire::Message M>
   void send(rpc::Call<Reply>& call, const M& message, uint64_t deadline_ns) {
     call.send(end_status_.ok() ? Result<rpc::Channel*>(&channel_) : Result<rpc::Channel*>(end_status_), message,
               deadline_ns);
   }
-  /// Sends a request and waits for the answer. In a fiber.
+  /// Sends a request and waits for the reply. In a fiber.
   template <wire::Message Reply, wire::Message M>
   Result<Reply> call(const M& message) {
     LOAM_RETURN_IF_ERROR(end_status_);
@@ -128,7 +128,7 @@ class ManagerSession final : private rpc::ResponseHandler {
     explicit PendingBegin(ManagerSession& owner, uint64_t snapshot = 0) : session(owner), upgraded_snapshot(snapshot) {}
     void on_begun(const BeginResult& got) override;
     ManagerSession& session;
-    const uint64_t upgraded_snapshot;  // the upgradable snapshot, which is held until the answer; 0: none
+    const uint64_t upgraded_snapshot;  // the upgradable snapshot, which is held until the reply; 0: none
     BeginResult answer;
     fiber::Event answered;
     bool abandoned = false;

@@ -1,3 +1,4 @@
+// Asks for outcomes: one background fiber polls for all waiting fibers. commit_driver.cc calls resolve().
 #include "client-lib/src/driver/outcome_resolver.h"
 
 #include <algorithm>
@@ -31,6 +32,8 @@ Status OutcomeResolver::resolve(TransactionId id, CommitMachine::Doubt doubt, co
 wire::Outcome OutcomeResolver::lookup(TransactionId id, uint64_t deadline_ns) {
   PendingOutcome pending{id, wire::Outcome::kPending, {}};
   pending_.push_back(&pending);
+  // One poller serves all fibers. If there is no free fiber for it, this call waits until another call starts it or
+  // the deadline passes; the outcome is then unknown.
   if (!running_) {
     running_ = true;
     engine_.spawn_background([this] { run(); }, [this] { running_ = false; });
@@ -43,6 +46,7 @@ bool OutcomeResolver::poll_pending() {
   const auto session = engine_.session(engine_.request_deadline());
   if (!session.ok() || pending_.empty()) return false;
   wire::GetOutcomes message;
+  // The ids are copied, because fibers may leave pending_ while the request is under way.
   const size_t count = std::min(pending_.size(), kMaxCompletions);
   for (size_t i = 0; i < count; ++i) message.ids.push_back(pending_[i]->id);
   const auto reply = (*session)->manager().call<wire::GetOutcomesReply>(message);

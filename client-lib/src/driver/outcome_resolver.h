@@ -20,15 +20,15 @@ inline constexpr uint64_t kMinPollIntervalNs = 2'000'000;
 inline constexpr uint64_t kMaxPollIntervalNs = 100'000'000;
 
 /// Asks the commit manager for outcomes, through the client's current session. One message serves all waiting fibers.
-/// The request is repeated while the answer is *pending*. Owner: the engine. Threads: the worker thread only.
+/// The request is repeated while the outcome is *pending*. Owner: the engine. Threads: the worker thread only.
 class OutcomeResolver {
  public:
   explicit OutcomeResolver(Engine& engine) : engine_(engine) {}
 
-  /// Returns the result of commit() for a transaction whose session ended before the answer came. `doubt`: the
+  /// Returns the result of commit() for a transaction whose session ended before the reply came. `doubt`: the
   /// knowledge of its CommitMachine. `why`: the status of the session's end. In a fiber.
   ///
-  ///     | doubt          | committed | aborted  | forgotten       | no answer until the deadline |
+  ///     | doubt          | committed | aborted  | forgotten       | no reply until the deadline  |
   ///     | not committed  | kFenced, without a request                                           |
   ///     | unknown        | ok        | kFenced  | kUnknownOutcome | kUnknownOutcome              |
   ///

@@ -1,3 +1,4 @@
+// Exact-version writes with their repetitions. plain_table.cc, counter_impl.cc and tree_store.cc use them.
 #include "client-lib/src/driver/plain_write.h"
 
 #include <cstdint>
@@ -35,9 +36,11 @@ Result<wire::WriteResult> attempt(Engine& engine, std::shared_ptr<Session> sessi
   rpc::Call<wire::PlainWriteReply> write;
   write.send(*channel, message, deadline_ns);
   const Status& answered = write.wait();
+  // The write was sent, and its reply will not come. It is not repeated, because another session could execute it a
+  // second time (R3, idempotent requests within a session).
   if (write.executed() == rpc::ExecutionStatus::kUnknown) {
     return Status(StatusCode::kUnknownOutcome,
-                  "the answer was lost; read the record to learn the outcome: " + std::string(answered.message()));
+                  "the reply was lost; read the record to learn the outcome: " + std::string(answered.message()));
   }
   LOAM_RETURN_IF_ERROR(answered);
   if (write.reply().results.size() != 1) {
@@ -72,6 +75,7 @@ Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& sess
     const uint64_t wait_ns = backoff_ns(kWriteRetry, retry, engine.random());
     if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
     if (!engine.sleep_before_retry(wait_ns)) break;
+    // The owner of the record may have changed, or its storage node may have returned.
     const std::shared_ptr<Session> present = engine.current_session();
     static_cast<void>(present->manager().refresh_catalog());  // after a failure the cached catalog is used
     result = attempt(engine, session, message, deadline_ns);

@@ -27,7 +27,7 @@ wire::PlainWrite::Operation plain_operation(const Table& table, Key key, wire::W
 /// transactions that the write of a tree node carries (R5, intents before answers).
 ///
 /// kConflict, kAlreadyExists, kNoSpace and others: the storage node has refused the write. kUnknownOutcome: the
-/// answer was lost.
+/// reply was lost.
 Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& session, const Table& table,
                             const wire::PlainWrite::Operation& operation,
                             std::span<const wire::IndexIntent> intents = {});

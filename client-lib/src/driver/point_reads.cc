@@ -1,3 +1,5 @@
+// Sends reads by key in batches and repeats those whose failure may pass. Transactions, non-transactional tables,
+// index lookups and tree nodes use it.
 #include "client-lib/src/driver/point_reads.h"
 
 #include <algorithm>
@@ -12,8 +14,8 @@
 namespace loam::client {
 namespace {
 
-/// Bytes of rows that one request should cause, because answers are messages of a few MiB. A record that does not fit
-/// into the answer comes back as kOverloaded and is requested again.
+/// Bytes of rows that one request should cause, because replies are messages of a few MiB. A record that does not fit
+/// into the reply comes back as kOverloaded and is requested again.
 constexpr size_t kReplyBytes = 2 << 20;
 /// Waits between attempts at a storage node that does not answer. The deadline bounds their number.
 constexpr RetryOptions kReadRetry{UINT32_MAX, 5'000'000, 200'000'000};
@@ -55,6 +57,8 @@ void PointReads::start(std::span<const Key> keys) {
 }
 
 void PointReads::send_pending() {
+  // The owners come from the current catalog, so a repetition goes to the present owner. A record without an owner
+  // fails in send(), because no storage node has the id 0.
   std::map<NodeId, Batch> by_node;
   const wire::ShardMap& shards = engine_.catalog().catalog()->shards;
   for (uint32_t i = 0; i < reads_.size(); ++i) {
@@ -90,6 +94,7 @@ void PointReads::send(NodeId node, Batch batch) {
           : (*channel)->request(wire::PlainRead{std::move(records), table_.projection()}, this, token, deadline_ns_);
   if (!sent.ok()) return fail(batch, sent.status());
   batches_.push_back(std::move(batch));
+  // Replies refer to this object until the last one has come (on_batch_done()).
   if (in_flight_++ == 0) self_ = shared_from_this();
 }
 
@@ -99,6 +104,7 @@ bool PointReads::is_transient(StatusCode code) const {
 }
 
 void PointReads::fail(KeyRead& read, const Status& refusal) {
+  // A storage node may hear of the fence before the client does, so its refusal ends the session.
   if (refusal == StatusCode::kFenced) session_->on_fenced(refusal);
   const Status& status = refusal == StatusCode::kFenced ? session_->status() : refusal;
   read.status = {status.code(), describe(table_, read.key) + ": " + std::string(status.message())};
@@ -141,7 +147,7 @@ Status PointReads::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& bod
   for (const wire::ReadResult& result : reply.results) {
     if (result.code == StatusCode::kOk) LOAM_RETURN_IF_ERROR(validate_row(table_.schema(), result.row));
   }
-  // Records that did not fit into the answer (kOverloaded) are requested again, if the answer had at least one other
+  // Records that did not fit into the reply (kOverloaded) are requested again, if the reply had at least one other
   // result. Otherwise the storage node is really overloaded.
   const bool progress = std::any_of(reply.results.begin(), reply.results.end(),
                                     [](const auto& result) { return result.code != StatusCode::kOverloaded; });
@@ -168,6 +174,7 @@ bool PointReads::prepare_retry() {
   const uint64_t wait_ns = backoff_ns(kReadRetry, retries_++, engine_.random());
   if (engine_.worker().now_ns() + wait_ns >= deadline_ns_) return false;
   if (!engine_.sleep_before_retry(wait_ns)) return false;
+  // Reads outside of a snapshot do not depend on the session that began them.
   if (session_policy_ == SessionPolicy::kAnySession && !session_->status().ok()) {
     auto session = engine_.session(deadline_ns_);
     if (!session.ok()) return false;
@@ -196,20 +203,24 @@ bool PointReads::await_answers() {
 
 void PointReads::wait() {
   for (;;) {
+    // Phase 1: wait for the replies under way. If a limit of the fiber ends, the reads end with it.
     if (!answered()) engine_.counters().round_trips.add(1);
     while (!answered()) {
       if (!changed_.wait_until(fiber::kForever)) return cancel(cancel_scope_status());
     }
     if (done()) return;
+    // Phase 2: before reads that failed are repeated, wait and fetch the catalog. Records that only did not fit into a
+    // reply are requested again without a wait.
     if (std::exchange(retrying_, false) && !prepare_retry()) {
       for (KeyRead& read : reads_) {
-        // A record that did not fit into an answer has no status yet.
+        // A record that did not fit into a reply has no status yet.
         if (!read.done && read.status.ok()) read.status = session_->status();
         if (!read.done && read.status.ok()) read.status = {StatusCode::kTimeout, describe(table_, read.key)};
         read.done = true;
       }
       return;
     }
+    // Phase 3: request all records that have no result.
     batches_.clear();
     send_pending();
   }

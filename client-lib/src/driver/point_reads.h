@@ -40,16 +40,15 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
 
   /// Sends the requests. Called once.
   void start(std::span<const Key> keys);
-  /// True if every record has its answer.
+  /// True if every record has its result.
   bool done() const;
-  /// Waits until every record has its answer, or a limit of the fiber ends. Requests again the records that did not
-  /// fit into an answer, and those whose failure may be over. In a fiber.
+  /// Waits until every record has its result, or a limit of the fiber ends. Requests again the records that did not
+  /// fit into a reply, and those whose failure may be over. In a fiber.
   void wait();
-  /// Waits for the answers to the requests under way; wait() may have to repeat some of them. False: a limit of the
+  /// Waits for the replies to the requests under way; wait() may have to repeat some of them. False: a limit of the
   /// fiber ended first. In a fiber.
   bool await_answers();
-  /// Fails all records without an answer with `status`, and ends a wait() of another fiber. Later answers are
-  /// dropped.
+  /// Fails all records without a result with `status`, and ends a wait() of another fiber. Later replies are dropped.
   void cancel(const Status& status);
   /// Moves out the result of one record, by its index in the keys. After wait().
   Result<Record> take_result(size_t index);
@@ -68,7 +67,7 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint64_t token, const Status& status, rpc::ExecutionStatus executed) override;
 
-  /// True if no answer is outstanding.
+  /// True if no reply is outstanding.
   bool answered() const { return in_flight_ == 0 || cancelled_; }
   void send_pending();
   void send(NodeId node, Batch batch);

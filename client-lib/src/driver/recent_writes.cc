@@ -1,3 +1,5 @@
+// Registers the writes of commits by record, and finds conflicts among them. transaction.cc calls register_writes()
+// before a commit sends anything.
 #include "client-lib/src/driver/recent_writes.h"
 
 #include <functional>
@@ -31,6 +33,9 @@ Status RecentWrites::InFlightCommit::find_conflict(const Snapshot& snapshot, con
 
 Status RecentWrites::InFlightCommit::register_writes(TransactionId id, const Snapshot& snapshot,
                                                      const WriteBuffer& writes) {
+  // Phase 1: wait for the concurrent commits of the same records, one after the other. After each wait that ends in
+  // time, the loop checks again, because another commit may have begun meanwhile. A wait that times out ends the loop
+  // without a check.
   const uint64_t until_ns = fiber::FiberScheduler::current()->now_ns() + kMaxWaitNs;
   InFlightCommit* committing = nullptr;
   for (bool in_time = true; in_time;) {
@@ -42,6 +47,9 @@ Status RecentWrites::InFlightCommit::register_writes(TransactionId id, const Sna
     in_time = ended.wait_until(until_ns);
     if (!in_time) std::erase(committing->waiters_, &ended);  // its end() must not notify a dead event
   }
+  // Phase 2: register. Without a time-out, the fiber has not suspended since the last check, so no other commit is
+  // registered for these records. After a time-out another commit can be registered. The new one replaces it, and the
+  // storage node decides between the two.
   version_ = version_of(id);
   buckets_.reserve(writes.size());
   for (const auto& [record, write] : writes.writes()) {
@@ -55,6 +63,7 @@ Status RecentWrites::InFlightCommit::register_writes(TransactionId id, const Sna
 
 void RecentWrites::InFlightCommit::end(bool committed) {
   for (Bucket* bucket : buckets_) {
+    // A later commit has replaced this one, and its result counts.
     if (bucket->writer != this) continue;
     bucket->writer = nullptr;
     if (committed) bucket->committed = version_;

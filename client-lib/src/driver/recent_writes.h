@@ -83,7 +83,7 @@ class RecentWrites::InFlightCommit {
   wire::RecordId conflicting_record_;
   Version version_;                     // the version that this commit writes
   std::vector<Bucket*> buckets_;        // buckets in which this is the writer, unless a later writer has replaced it
-  std::vector<fiber::Event*> waiters_;  // of the fibers that wait for its end, in their frames
+  std::vector<fiber::Event*> waiters_;  // in the frames of the fibers that wait for its end
 };
 
 }  // namespace loam::client

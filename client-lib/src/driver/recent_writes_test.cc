@@ -32,7 +32,7 @@ WriteBuffer writes_of(const Table& table, const std::set<uint64_t>& keys) {
 class RecentWritesTest : public ::testing::Test {
  protected:
   struct Commit {
-    std::string told = "waits";
+    std::string result = "waits";
     std::unique_ptr<RecentWrites::InFlightCommit> in_flight;
   };
 
@@ -56,7 +56,7 @@ class RecentWritesTest : public ::testing::Test {
     const Status spawned = scheduler_.spawn([this, &mine, id, base, keys = std::move(keys), table] {
       const Status status =
           mine.in_flight->register_writes(TransactionId(id), Snapshot(Version(base)), writes_of(table_of(table), keys));
-      mine.told = status.to_string();
+      mine.result = status.to_string();
     });
     EXPECT_TRUE(spawned.ok());
     round();
@@ -82,12 +82,12 @@ constexpr const char* kOk = "kOk";
 constexpr const char* kLost = "kConflict: record 7 of table t1 was changed by another transaction or writer";
 
 TEST_F(RecentWritesTest, RejectsWriteOverUnseenCommit) {
-  EXPECT_EQ(commit(10, 9, {7, 8}).told, kOk);
+  EXPECT_EQ(commit(10, 9, {7, 8}).result, kOk);
   end(10, true);
-  EXPECT_EQ(commit(11, 9, {6, 7}).told, kLost);
-  EXPECT_EQ(commit(12, 9, {6}).told, kOk) << "a refused commit has registered no write";
-  EXPECT_EQ(commit(13, 9, {7}, 2).told, kOk) << "the same key of another table";
-  EXPECT_EQ(commit(14, 10, {7, 8}).told, kOk) << "a later snapshot sees it";
+  EXPECT_EQ(commit(11, 9, {6, 7}).result, kLost);
+  EXPECT_EQ(commit(12, 9, {6}).result, kOk) << "a refused commit has registered no write";
+  EXPECT_EQ(commit(13, 9, {7}, 2).result, kOk) << "the same key of another table";
+  EXPECT_EQ(commit(14, 10, {7, 8}).result, kOk) << "a later snapshot sees it";
 }
 
 TEST_F(RecentWritesTest, WaitsForConcurrentCommitOfSameRecord) {
@@ -97,15 +97,15 @@ TEST_F(RecentWritesTest, WaitsForConcurrentCommitOfSameRecord) {
     commit(first, first - 1, {7});
     const Commit& second = commit(first + 1, first - 1, {7, 9});
     const Commit& third = commit(first + 2, first - 1, {7});
-    EXPECT_EQ(commit(first + 3, first - 1, {9}).told, kOk) << "a waiting commit has registered no write";
+    EXPECT_EQ(commit(first + 3, first - 1, {9}).result, kOk) << "a waiting commit has registered no write";
     end(first + 3, false);
-    EXPECT_EQ(second.told, "waits");
-    EXPECT_EQ(third.told, "waits");
+    EXPECT_EQ(second.result, "waits");
+    EXPECT_EQ(third.result, "waits");
     end(first, committed);
-    EXPECT_EQ(second.told, committed ? kLost : kOk);
-    EXPECT_EQ(third.told, committed ? kLost : "waits") << "it conflicts with the second one now";
+    EXPECT_EQ(second.result, committed ? kLost : kOk);
+    EXPECT_EQ(third.result, committed ? kLost : "waits") << "it conflicts with the second one now";
     end(first + 1, true);
-    EXPECT_EQ(third.told, kLost);
+    EXPECT_EQ(third.result, kLost);
   }
 }
 
@@ -113,10 +113,10 @@ TEST_F(RecentWritesTest, CommittedConflictEndsTheWait) {
   commit(10, 9, {7});
   end(10, true);
   commit(11, 10, {8});
-  EXPECT_EQ(commit(12, 9, {7, 8}).told, kLost) << "the conflict is certain without the other outcome";
-  EXPECT_EQ(commit(13, 9, {6, 8}).told, "waits");
+  EXPECT_EQ(commit(12, 9, {7, 8}).result, kLost) << "the conflict is certain without the other outcome";
+  EXPECT_EQ(commit(13, 9, {6, 8}).result, "waits");
   end(11, false);
-  EXPECT_EQ(commits_[13].told, kOk);
+  EXPECT_EQ(commits_[13].result, kOk);
 }
 
 TEST_F(RecentWritesTest, StuckTransactionDelaysOthersForABoundedTime) {
@@ -124,26 +124,26 @@ TEST_F(RecentWritesTest, StuckTransactionDelaysOthersForABoundedTime) {
   const Commit& second = commit(11, 9, {7});
   const Commit& third = commit(12, 9, {7});
   pass(RecentWrites::kMaxWaitNs - 1);
-  EXPECT_EQ(second.told, "waits");
+  EXPECT_EQ(second.result, "waits");
   pass(1);
-  EXPECT_EQ(second.told, kOk) << "the storage node decides";
-  EXPECT_EQ(third.told, kOk) << "they wait together, not one after the other";
+  EXPECT_EQ(second.result, kOk) << "the storage node decides";
+  EXPECT_EQ(third.result, kOk) << "they wait together, not one after the other";
   end(10, true);
-  EXPECT_EQ(commit(13, 9, {7}).told, "waits") << "the third is the writer of the bucket";
+  EXPECT_EQ(commit(13, 9, {7}).result, "waits") << "the third is the writer of the bucket";
   end(12, true);
-  EXPECT_EQ(commits_[13].told, kLost);
+  EXPECT_EQ(commits_[13].result, kLost);
 }
 
 TEST_F(RecentWritesTest, CommittedVersionIsKnownDuringTheNextCommit) {
   commit(10, 9, {7});
   end(10, true);
-  EXPECT_EQ(commit(20, 19, {7}).told, kOk);
-  EXPECT_EQ(commit(11, 9, {7}).told, kLost) << "independently of the other outcome";
-  EXPECT_EQ(commit(21, 20, {7}).told, kOk) << "the other is committed, but has not learnt it yet";
+  EXPECT_EQ(commit(20, 19, {7}).result, kOk);
+  EXPECT_EQ(commit(11, 9, {7}).result, kLost) << "independently of the other outcome";
+  EXPECT_EQ(commit(21, 20, {7}).result, kOk) << "the other is committed, but has not learnt it yet";
   end(20, false);
   end(21, false);
-  EXPECT_EQ(commit(12, 9, {7}).told, kLost);
-  EXPECT_EQ(commit(22, 10, {7}).told, kOk);
+  EXPECT_EQ(commit(12, 9, {7}).result, kLost);
+  EXPECT_EQ(commit(22, 10, {7}).result, kOk);
 }
 
 // There are far more records than buckets. A conflict with a forgotten writer passes to the storage node. No
@@ -159,8 +159,8 @@ TEST_F(RecentWritesTest, NoFalseConflicts) {
   std::vector<std::pair<uint64_t, std::set<uint64_t>>> under_way;
   size_t at_once = 0, after_a_wait = 0, waited = 0;
   const auto settle = [&](uint64_t id, const Run& run, size_t& refused) {
-    if (commits_[id].told == kOk) return under_way.emplace_back(id, run.keys), true;
-    if (!commits_[id].told.starts_with("kConflict")) return false;
+    if (commits_[id].result == kOk) return under_way.emplace_back(id, run.keys), true;
+    if (!commits_[id].result.starts_with("kConflict")) return false;
     ++refused;
     const bool loses =
         std::ranges::any_of(run.keys, [&](uint64_t key) { return newest.contains(key) && newest[key] > run.base; });

@@ -1,3 +1,5 @@
+// The channels of one session to the storage nodes, one for each incarnation. manager_session.cc has the channel to
+// the commit manager; engine.cc opens the next session when this one ends.
 #include "client-lib/src/driver/session.h"
 
 #include <algorithm>
@@ -44,6 +46,8 @@ ManagerSession::Options Session::manager_options(const std::string& address) {
 }
 
 void Session::ended() {
+  // The channels fail their open requests with the reason of the end, so no fiber waits for a reply of an ended
+  // session.
   for (auto& [id, node] : nodes_) node.channel->close(status());
   if (events_.on_end) events_.on_end(*this);
 }
@@ -52,10 +56,11 @@ void Session::on_error(const wire::Error& error) {
   switch (error.status.code()) {
     case StatusCode::kFenced:
       return on_fenced(error.status);
-    case StatusCode::kUnknownOutcome:  // the server has dropped the answer (R3, idempotent requests within a session)
+    case StatusCode::kUnknownOutcome:  // the server has dropped the reply (R3, idempotent requests within a session)
       return give_up(error.status);
     case StatusCode::kOverloaded:
       return events_.on_overload(error.retry_after_ns);
+    // The state of the storage node or the owner of the shard has changed, which a newer catalog shows.
     case StatusCode::kUnavailable:
     case StatusCode::kWrongShard:
       return manager_.refresh_catalog_async();
@@ -76,7 +81,7 @@ std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) 
   options.on_disconnect = [this](const Status&, bool) { manager_.refresh_catalog_async(); };
   options.on_rejected = [this, id = info.id](const Status& status) {
     if (status == StatusCode::kFenced) on_fenced(status);
-    if (status == StatusCode::kUnknownOutcome) give_up(status);  // the storage node has dropped its answers (R3)
+    if (status == StatusCode::kUnknownOutcome) give_up(status);  // the storage node has dropped its replies (R3)
     // A storage node of another cluster is at the address. The next request connects again, in case the right one is
     // back.
     const auto at = nodes_.find(id);
@@ -88,6 +93,7 @@ std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) 
   return std::make_unique<rpc::Channel>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
 }
 
+// Requests of the channel may be under way. after_poll() destroys the channel when the last one has ended.
 void Session::retire(NodeChannel& node, const Status& status) {
   node.channel->close(status);
   retired_.push_back(std::move(node.channel));
@@ -100,6 +106,8 @@ Result<rpc::Channel*> Session::node(NodeId id) {
     return Status(StatusCode::kUnavailable, "there is no storage node " + std::to_string(id.value));
   }
   if (info->state == wire::NodeState::kLost) return records_lost(*info);
+  // A channel attaches to one incarnation (R10, cluster identity and incarnations). Channels are made at the first
+  // use, so an idle client has no connections to storage nodes.
   NodeChannel& node = nodes_[id];
   if (node.channel != nullptr && node.incarnation != info->incarnation) {
     retire(node, {StatusCode::kUnavailable, node.channel->name() + " was restarted"});
@@ -114,6 +122,7 @@ Result<rpc::Channel*> Session::owner(TableId table, Key key) {
 }
 
 void Session::check_nodes() {
+  // Catalogs are immutable, so the same catalog needs no second check. This makes the check of each round cheap.
   if (catalog_.catalog() == checked_) return;
   checked_ = catalog_.catalog();
   for (auto at = nodes_.begin(); at != nodes_.end();) {
@@ -123,6 +132,8 @@ void Session::check_nodes() {
       ++at;
       continue;
     }
+    // The storage node has a new incarnation, has lost its records, or has left the catalog: the requests of the
+    // channel can no longer succeed.
     const Status anew(StatusCode::kUnavailable, at->second.channel->name() + " was restarted");
     retire(at->second, lost ? records_lost(*info) : anew);
     at = nodes_.erase(at);
@@ -162,6 +173,7 @@ bool Session::idle() const {
 }
 
 RegisteredSnapshot::~RegisteredSnapshot() {
+  // Any thread may destroy the object, but the session belongs to the worker thread.
   worker_.call_without_fiber([this] { session_->manager().release(answer_.snapshot_number); });
 }
 

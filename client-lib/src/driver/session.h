@@ -20,14 +20,14 @@
 namespace loam::client {
 
 /// A registration at the commit manager, with the channels to the storage nodes that use it. When any server reports
-/// its end, the whole session ends: open requests fail with the session's status. It never opens again; the engine
-/// opens another session.
+/// that the session has ended, all its channels end, and open requests fail with the session's status. An ended
+/// session never opens again. The engine opens another session.
 ///
 /// Owner: shared by the engine and the transactions, snapshots and scans that began under it. Threads: the worker
 /// thread only, except for the destruction of an idle session.
 class Session final : public std::enable_shared_from_this<Session> {
  public:
-  /// `on_end` is called once, when it ends; `on_overload` for every answer that is kOverloaded.
+  /// The session calls `on_end` once, when it ends, and `on_overload` for every reply that is kOverloaded.
   struct Events {
     std::function<void(Session&)> on_end;
     std::function<void(uint64_t retry_after_ns)> on_overload;
@@ -86,7 +86,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   const ClientOptions& options_;
   const Events events_;
   ManagerSession manager_;
-  uint64_t counted_resent_ = 0;  // of the commit manager's channel
+  uint64_t counted_resent_ = 0;  // repetitions of the commit manager's channel
   std::map<NodeId, NodeChannel> nodes_;
   std::vector<std::unique_ptr<rpc::Channel>>
       retired_;  // channels to old incarnations, until no request of theirs is under way

@@ -142,8 +142,8 @@ class PausePointRecorder {
       }));
     }
   }
-  /// Waits for `last` and the application's answer, and returns the names since the previous call, without the
-  /// answer, whose position is not determined.
+  /// Waits for `last` and the application's reply, and returns the names since the previous call, without the
+  /// reply, whose position is not determined.
   std::vector<std::string> until(const std::string& last) {
     std::vector<std::string> names;
     const auto seen = [&](const std::string& name) {
@@ -237,7 +237,7 @@ TEST_F(SessionTest, FenceAtAnyStepRollsTheTransactionBack) {
   EXPECT_EQ(client_->statistics().unknown_outcomes, 0u);
 }
 
-// The session is fenced before or after the commit manager has accepted the commit, and the answer is lost (R4).
+// The session is fenced before or after the commit manager has accepted the commit, and the reply is lost (R4).
 TEST_F(SessionTest, OutcomesOfFencedCommitsAreRequested) {
   prepare();
   const struct {

@@ -1,3 +1,5 @@
+// The index changes of a commit: the keys of each written record before and after the transaction. index_trees.cc
+// makes the changes.
 #include "client-lib/src/index/index_changes.h"
 
 #include <algorithm>
@@ -43,6 +45,7 @@ PendingReads start_reading(const IndexContext& context, const IndexKeys& keys, c
   PendingReads reading{writes_of(buffer, keys.fields())};
   std::vector<Key> old;
   for (const auto& [record, write] : reading.writes) {
+    // An insert has no old values, so its record is not read.
     if (write->kind != WriteKind::kInsert) old.push_back(record);
   }
   if (old.empty()) return reading;
@@ -67,6 +70,7 @@ Result<std::vector<WrittenRecord>> finish_reading(const IndexKeys& keys, const P
       LOAM_ASSIGN_OR_RETURN(made.before, keys.key_of(before->view(), record));
     }
     if (write->kind != WriteKind::kRemove) {
+      // Fields that the write does not have keep the values of the record that was read.
       const std::optional<RowView> view = before ? std::optional(before->view()) : std::nullopt;
       LOAM_ASSIGN_OR_RETURN(const Buffer row, WriteBuffer::own_row(*write, keys.fields(), view ? &*view : nullptr));
       LOAM_ASSIGN_OR_RETURN(made.after, keys.key_of(RowView(keys.fields().schema(), row), record));
@@ -95,7 +99,8 @@ Result<std::vector<wire::IndexChange>> index_changes(const IndexContext& context
     std::shared_ptr<const IndexKeys> keys;
     PendingReads reading;
   };
-  std::vector<IndexReads> all;  // started first, so that they share one round trip
+  // Phase 1: start the reads of all indexes, so that they share one round trip.
+  std::vector<IndexReads> all;
   for (const auto& [table, indexes] : context.indexes.of_table) {
     if (!writes.writes_to(table)) continue;
     for (const Index& index : indexes) {
@@ -106,9 +111,11 @@ Result<std::vector<wire::IndexChange>> index_changes(const IndexContext& context
       all.push_back({index.id(), keys, start_reading(context, *keys, writes)});
     }
   }
+  // Phase 2: wait for the reads, and compare the keys before and after each write.
   std::vector<wire::IndexChange> changes;
   size_t room = writes.max_bytes() - writes.bytes();
   const auto add = [&](const IndexReads& of, Key record, bool take, IndexKeys::TreeKey&& key) -> Status {
+    // Index changes count towards the transaction's limit, because storage nodes keep an intent for each.
     const size_t bytes = kTransactionBytesPerRecord + key.bytes.size();
     if (bytes > room) return too_large(of.keys->index(), writes.max_bytes());
     room -= bytes;

@@ -1,3 +1,4 @@
+// Keys of an index's tree: the values by KeyCodec (bdtree), and the record's key behind them unless the key is shared.
 #include "client-lib/src/index/index_keys.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@ namespace {
 
 constexpr size_t kRecordBytes = sizeof(uint64_t);
 
+// Big-endian, so that records with equal values are ordered by key.
 void append_record(Key record, std::string& out) {
   for (size_t i = kRecordBytes; i-- > 0;) out.push_back(static_cast<char>(record.value >> (8 * i)));
 }
@@ -49,6 +51,8 @@ Result<IndexKeys::TreeKey> IndexKeys::key_of(const RowView& row, Key record) con
     values.push_back(row.value(i));
     null = null || row.is_null(i);
   }
+  // Values with a NULL are no duplicates of each other, so their keys contain the record also in a unique index (R28,
+  // unique indexes).
   TreeKey key{{}, index_.unique() && !null};
   Status encoded = codec_.encode(values, key.bytes);
   if (encoded.ok() && !key.shared) append_record(record, key.bytes);
@@ -95,6 +99,8 @@ Result<IndexKeys::Bounds> IndexKeys::bounds(const IndexRange& range) const {
   Bounds bounds;
   if (range.from) {
     LOAM_RETURN_IF_ERROR(encode(*range.from, bounds.from));
+    // A bound with a record at a shared key divides the entries under the key. So the range of keys includes it, and
+    // the record bound decides about its entries.
     if (range.from->record && shares(range.from->values)) {
       bounds.first = Bounds::RecordBound{bounds.from, *range.from->record, range.from->inclusive};
     } else if (!range.from->inclusive) {
@@ -117,6 +123,8 @@ Result<IndexKeys::Bounds> IndexKeys::bounds(const IndexRange& range) const {
 }
 
 Result<std::optional<Key>> IndexKeys::record_of(std::string_view key) const {
+  // Every key of a unique index without nullable fields is shared. Otherwise a key is shared if the codec accepts it
+  // as a whole: a key with a record has eight bytes more.
   if (index_.unique() && !nullable_) return std::optional<Key>();
   if (index_.unique() && codec_.decode(as_bytes(key)).ok()) return std::optional<Key>();
   if (key.size() < kRecordBytes) return Status(StatusCode::kMalformed, "index " + index_.name() + " has a short key");

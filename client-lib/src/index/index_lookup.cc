@@ -1,3 +1,5 @@
+// Reads by an index in three steps: entries of the tree that the snapshot sees, their records, and the recheck of each
+// record. The transaction's own writes are merged in.
 #include "client-lib/src/index/index_lookup.h"
 
 #include <algorithm>
@@ -59,6 +61,7 @@ class IndexScan {
         if (bounds_.contain(entry.key, key)) places.push_back({entry.key, key});
       }
       if (backward_) std::reverse(places.begin() + static_cast<ptrdiff_t>(first), places.end());
+      // The collected entries are not used: this only shows whether the key can be removed (remove_dead_entries()).
       if (entries.collect(context_.seen_by_all) && entries.empty()) dead_.push_back(entry.key);
     }
     if (ended_) return places;
@@ -66,6 +69,7 @@ class IndexScan {
       bounds_.to = read->back().key;
       ended_ = bounds_.to == bounds_.from;
     } else {
+      // The least key above the last one that was read.
       bounds_.from = read->back().key + '\0';
     }
     return places;
@@ -84,6 +88,7 @@ class IndexScan {
         const auto collect = [&](auto payload) -> Result<bdtree::Edit> {
           LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, *record));
           if (!payload || !entries.collect(seen_by_all)) return bdtree::Edit::keep();
+          // The entries are read and collected again, because a transaction may have used the key meanwhile.
           return entries.empty() ? bdtree::Edit::erase() : bdtree::Edit::put(entries.encode());
         };
         if (!tree->tree->update(key, collect, Reserve::kRemove).ok()) return;
@@ -192,24 +197,30 @@ Result<std::vector<Record>> index_range(const IndexContext& context, const Index
     }
     return ok_status();
   };
+  // A merge of two sorted sequences: the index's entries, without records that the transaction has written, and the
+  // transaction's own records.
   IndexScan scan(context, *keys, bounds, range.backward);
   while (!scan.ended() && found.size() < range.limit) {
     const size_t batch = std::clamp(range.limit - found.size(), kMinBatch, kMaxBatch);
     Result<std::vector<IndexPosition>> next = scan.next(*tree->tree, batch);
     if (!next.ok()) return index_error(index.name(), next.status());
     std::vector<IndexPosition>& places = *next;
+    // Records that this transaction has written are skipped here. Their entries show old values; own_records() has the
+    // new ones.
     std::erase_if(places, [&](const IndexPosition& place) { return mine.written.contains(place.record); });
     std::vector<Key> records;
     records.reserve(places.size());
     for (const IndexPosition& place : places) records.push_back(place.record);
     std::vector<Result<Record>> read = read_records(context, index.table(), records);
     for (size_t i = 0; i < places.size() && found.size() < range.limit; ++i) {
+      // Own records that come before this entry.
       LOAM_RETURN_IF_ERROR(take_own(&places[i]));
       if (found.size() == range.limit) break;
       LOAM_ASSIGN_OR_RETURN(std::optional<Record> record, recheck(context, *keys, own, places[i], std::move(read[i])));
       if (record) found.push_back(std::move(*record));
     }
   }
+  // Own records behind the last entry.
   LOAM_RETURN_IF_ERROR(take_own(nullptr));
   scan.remove_dead_entries(tree);
   return found;
@@ -221,6 +232,7 @@ std::vector<Result<Record>> index_find(const IndexContext& context, const Index&
   const auto all = [&](const Status& status) { return std::vector<Result<Record>>(values.size(), status); };
   const auto keys = context.trees.keys(index);
   if (!keys.ok()) return all(keys.status());
+  // Phase 1: the key of each value. One wrong value fails the whole call, because it is an error of the caller.
   std::vector<std::string> wanted;
   for (const std::vector<Value>& value : values) {
     auto key = (*keys)->unique_key(value);
@@ -233,12 +245,15 @@ std::vector<Result<Record>> index_find(const IndexContext& context, const Index&
     }
     wanted.push_back(std::move(**key));
   }
+  // Phase 2: the records that this transaction has written, and the entries under all keys in one call of the tree.
   const auto mine = own_records(context, **keys, {}, own);
   if (!mine.ok()) return all(mine.status());
   const auto tree = context.trees.open(context.session, index.id());
   if (!tree.ok()) return all(tree.status());
   const auto payloads = (*tree)->tree->find(std::span<const std::string>(wanted));
   if (!payloads.ok()) return all(index_error(index.name(), payloads.status()));
+  // Phase 3: if the transaction has written a record with one of the values, this record is the result for the value.
+  // The records for all other values are found by the entries that the snapshot sees.
   std::vector<IndexPosition> places;
   std::vector<size_t> asked;  // for each place, its index in `values`
   const Status missing(StatusCode::kNotFound, "index " + index.name() + ": no record has the values");
@@ -260,6 +275,8 @@ std::vector<Result<Record>> index_find(const IndexContext& context, const Index&
       asked.push_back(i);
     }
   }
+  // Phase 4: read the records together, and recheck each (R27, index entries). Several entries may be visible under
+  // one key, because entries are merged; at most one record passes.
   std::vector<Key> records;
   records.reserve(places.size());
   for (const IndexPosition& place : places) records.push_back(place.record);

@@ -14,7 +14,7 @@ namespace loam::client {
 
 /// Returns the records of a range in its order, up to its limit: the records of the snapshot, changed by the
 /// transaction's own writes (`own`). Each entry is checked against its record (R27, index entries), so a stale entry
-/// or one of an aborted transaction costs time and never a wrong answer. In a fiber.
+/// or one of an aborted transaction costs time, but never causes a wrong result. In a fiber.
 Result<std::vector<Record>> index_range(const IndexContext& context, const Index& index, const IndexRange& range,
                                         const WriteBuffer& own);
 

@@ -1,3 +1,5 @@
+// The open trees of a client, and the index changes of commits, made by several fibers. index_changes.cc computes the
+// changes; bdtree/src/entries has the rules for the entries.
 #include "client-lib/src/index/index_trees.h"
 
 #include <algorithm>
@@ -73,6 +75,7 @@ Status damaged_index_error(const std::string& name) {
 }
 
 Result<std::shared_ptr<IndexTree>> IndexTrees::open(const std::shared_ptr<Session>& session, TableId index) {
+  // A new session gets new trees. A tree of the old one would write under the old session, which storage nodes refuse.
   if (session_ != session && session == engine_.current_session()) {
     trees_.clear();
     session_ = session;
@@ -156,6 +159,7 @@ Status IndexTrees::change_groups(const std::shared_ptr<Session>& session, const 
     if (const std::shared_ptr<IndexTrees> own = own_trees->second.lock())
       return own->change(session, transaction, changes, undo);
   }
+  // Phase 1: group the changes by key, because one swap makes all changes under a key.
   std::map<std::pair<TableId, std::string_view>, KeyGroup> by_key;
   for (const wire::IndexChange& change : changes) by_key[{change.index, change.key}].push_back(&change);
   std::vector<KeyGroup> groups;
@@ -170,6 +174,8 @@ Status IndexTrees::change_groups(const std::shared_ptr<Session>& session, const 
   // full storage node.
   const bool takes = std::ranges::all_of(changes, &wire::IndexChange::remove);
   const Reserve reserve = undo ? Reserve::kUndo : takes ? Reserve::kRemove : Reserve::kWrite;
+  // Phase 2: open the tree of each index. An index whose tree cannot be opened does not stop the others. After an
+  // error the commit undoes all changes, whether made or not.
   Status all;
   std::vector<LeafBatch> left;  // the changes that are in no batch yet; the last element is next
   for (std::span<const KeyGroup> rest = groups; !rest.empty();) {
@@ -185,10 +191,12 @@ Status IndexTrees::change_groups(const std::shared_ptr<Session>& session, const 
     }
     rest = rest.subspan(of_index.size());
   }
-  // The other batches are cut when a fiber is free for them, because by then the cache knows more leaves.
+  // Phase 3: cut the first batches. The others are cut when a fiber is free for them, because by then the cache knows
+  // more leaves.
   std::vector<LeafBatch> batches;
   while (batches.size() < kMaxLeafBatchesInFlight && !left.empty()) batches.push_back(next_leaf_batch(left));
   size_t next = 0;
+  // Phase 4: several fibers make the batches. Each takes the next one until none is left.
   const auto work = [&] {
     for (;;) {
       if (next == batches.size() && left.empty()) return;
@@ -250,6 +258,8 @@ bdtree::Change IndexTrees::make_change(const CommitMachine::Context& transaction
     const std::optional<Key> record = first.shared ? std::nullopt : std::optional(first.record);
     LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
     const std::vector<bdtree::IndexEntry> before = entries.entries();
+    // Each change also removes garbage under its key and merges ended entries. A change during a build merges none,
+    // because backfill() looks for entries that begin and end with one transaction.
     entries.collect(transaction.seen_by_all);
     if (!undo && !building) entries.coalesce(*transaction.snapshot, transaction.durable);
     for (const wire::IndexChange* change : group) {

@@ -69,7 +69,7 @@ class IndexTrees final : public IndexWriter {
   /// Returns the keys of an index.
   Result<std::shared_ptr<const IndexKeys>> keys(const Index& index);
 
-  /// As IndexWriter::change(). kUnknownOutcome also after an exception.
+  /// Implements IndexWriter::change(). An exception gives kUnknownOutcome.
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                 std::span<const wire::IndexChange> changes, bool undo) override;
 
@@ -79,8 +79,8 @@ class IndexTrees final : public IndexWriter {
  private:
   IndexTrees(Engine& engine, IndexTrees* all) : engine_(engine), shared_trees_(all) {}
 
-  /// The garbage filter of an index in the catalog. Null for other indexes: their garbage is removed only when its
-  /// keys are changed.
+  /// Returns the garbage filter of an index that the catalog has. Returns null for any other index: its tree then
+  /// removes garbage only under keys that are changed.
   const bdtree::GarbageFilter* garbage_filter(TableId index);
   Result<std::shared_ptr<IndexTree>> make(const std::shared_ptr<Session>& session, TableId index);
   /// The changes under one key of one tree, which one swap makes.

@@ -1,3 +1,5 @@
+// Tree nodes as records of a non-transactional table, under one session of the client. NodeStore (bdtree) has the row
+// format; index_trees.cc opens the stores.
 #include "client-lib/src/index/tree_store.h"
 
 #include <utility>
@@ -91,7 +93,7 @@ Result<TreeNodeId> TreeStore::new_id() {
   const auto number = draw();
   if (number.ok()) return TreeNodeId(bdtree::kRoot.value + *number);
   if (number.code() != StatusCode::kNotFound) return number.status();
-  // A commit would take kNotFound as an answer about a record.
+  // A commit would take kNotFound to mean that a record does not exist.
   return Status(StatusCode::kMalformed, "the counter of its nodes was lost");
 }
 

@@ -1,3 +1,5 @@
+// The handlers of ClusterAdmin, one for each call. A handler runs on a thread of gRPC. Its task runs on the server
+// thread, which alone uses the core. convert.cc converts between their types.
 #include "commit-manager/src/admin/admin_server.h"
 
 #include <algorithm>
@@ -23,6 +25,9 @@ class Service final : public admin::ClusterAdmin::Service {
  public:
   explicit Service(AdminBackend backend) : backend_(std::move(backend)) {}
 
+  // A call that only reads copies the catalog or the counters on the server thread and converts the copy on its own
+  // thread. So a large reply does not delay the leases and begins that the server thread serves.
+
   grpc::Status ListTables(grpc::ServerContext* context, const admin::ListTablesRequest* request,
                           admin::ListTablesReply* reply) override {
     const auto catalog = read_core<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
@@ -42,6 +47,7 @@ class Service final : public admin::ClusterAdmin::Service {
                            admin::CreateTableReply* reply) override {
     const auto create = from_proto(*request);
     if (!create.ok()) return to_grpc(create.status());
+    // The task has a copy of the request, because it may run after this handler has timed out.
     const auto created = call_core<wire::CreateTableReply>(
         context, [table = create.value()](Core& core, auto done) { core.create_table(table, std::move(done)); });
     if (!created.ok()) return to_grpc(created.status());
@@ -104,6 +110,7 @@ class Service final : public admin::ClusterAdmin::Service {
       commit::Statistics statistics;
       std::string address;
     };
+    // One task reads all of them, so they describe one moment.
     const auto health = read_core<Health>(
         context, [this](const Core& core) { return Health{core.ready(), core.statistics(), backend_.address()}; });
     if (!health.ok()) return to_grpc(health.status());
@@ -128,6 +135,7 @@ class Service final : public admin::ClusterAdmin::Service {
         context, [this](const Core& core) { return Numbers{backend_.statistics(core), core.orphans()}; });
     if (!numbers.ok()) return to_grpc(numbers.status());
     fill(numbers->statistics, *reply);
+    // orphans() ascends, so the reply lists the oldest ones. These hold back garbage collection most.
     const size_t listed = std::min(numbers->orphans.size(), kMaxListedOrphans);
     for (size_t i = 0; i < listed; ++i) {
       admin::OrphanedTransaction& orphan = *reply->add_orphans();
@@ -148,6 +156,10 @@ class Service final : public admin::ClusterAdmin::Service {
       start(core, [answer](Result<T> result) { answer->set_value(std::move(result)); });
     });
     if (!posted) return Status(StatusCode::kUnavailable, "the commit manager is stopping");
+    // The handler waits in short intervals, because gRPC wakes no synchronous handler whose call is cancelled. A
+    // change that has started cannot be taken back: storage nodes may have executed it already. So the change
+    // continues after the handler has stopped waiting. A handler that times out reports kUnknownOutcome; a handler
+    // whose call was cancelled reports kCancelled.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(backend_.timeout_ns);
     while (future.wait_for(kCancelCheck) != std::future_status::ready) {
       if (context->IsCancelled())
@@ -164,7 +176,7 @@ class Service final : public admin::ClusterAdmin::Service {
     }
   }
 
-  /// Posts a question that the core answers at once, and waits for the answer.
+  /// Posts a task that reads the core, and waits for its result.
   template <class T, class Look>
   Result<T> read_core(grpc::ServerContext* context, Look look) {
     return call_core<T>(context, [look = std::move(look)](Core& core, const auto& done) { done(look(core)); });
@@ -178,6 +190,7 @@ class Service final : public admin::ClusterAdmin::Service {
 struct AdminServer::Impl {
   explicit Impl(AdminBackend backend) : service(std::move(backend)) {}
 
+  // The server is destroyed first, because its handlers use the service.
   Service service;
   std::unique_ptr<GrpcServer> server;
 };

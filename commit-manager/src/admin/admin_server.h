@@ -24,9 +24,9 @@ struct AdminBackend {
   uint64_t timeout_ns = 0;  ///< ManagerOptions::admin_timeout_ns
 };
 
-/// Serves ClusterAdmin (proto/loam/commit/admin.proto). A handler translates the request, posts it to the state
-/// machine, and waits; it decides nothing. Owner: CommitManager. Threads: gRPC's own; one thread calls the public
-/// functions.
+/// Serves ClusterAdmin (commit-manager/proto/loam/commit/admin.proto). A handler translates the request, posts it to
+/// the state machine, and waits. It decides nothing. Owner: CommitManager. Threads: gRPC's own. One thread calls the
+/// public functions.
 class AdminServer {
  public:
   /// Listens on "host:port"; port 0 takes a free port. kUnavailable: the port is in use.
@@ -35,7 +35,7 @@ class AdminServer {
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
 
-  /// Sets the answer of the health service: true while clients are served. Any thread.
+  /// Sets the status that the health service reports: SERVING while clients are served. Any thread.
   void set_serving(bool serving);
   /// Refuses further calls, and cancels those that wait for storage nodes. Idempotent.
   void stop();

@@ -1,3 +1,5 @@
+// The conversions that the handlers of admin_server.cc use. The messages are in
+// commit-manager/proto/loam/commit/admin.proto.
 #include "commit-manager/src/admin/convert.h"
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 
 namespace loam::commit {
 
-// The enumerators have the same numbers on both sides.
+// The enumerators have the same numbers on both sides, so a cast converts them.
 static_assert(admin::INT16 == static_cast<int>(FieldType::kInt16) && admin::BLOB == static_cast<int>(FieldType::kBlob));
 static_assert(admin::TRANSACTIONAL == static_cast<int>(TableKind::kTransactional) &&
               admin::NON_TRANSACTIONAL == static_cast<int>(TableKind::kNonTransactional));
@@ -33,6 +35,7 @@ void fill(const wire::TableInfo& from, admin::Table& to) {
 
 namespace {
 
+/// Adds the indexes of a table. Each index is a table of its own in the catalog, and its definition names `table`.
 void fill_indexes(const wire::Catalog& from, const wire::TableInfo& table, admin::Table& to) {
   for (const wire::TableInfo& info : from.tables) {
     if (info.index.table != table.id) continue;
@@ -55,6 +58,7 @@ void fill_indexes(const wire::Catalog& from, const wire::TableInfo& table, admin
 void fill(const wire::Catalog& from, bool with_system, admin::ListTablesReply& to) {
   to.set_catalog_version(from.version);
   for (const wire::TableInfo& table : from.tables) {
+    // An index appears in the reply with its table only.
     if (table.index || (wire::is_system_name(table.name) && !with_system)) continue;
     admin::Table& out = *to.add_tables();
     fill(table, out);
@@ -91,6 +95,7 @@ void fill(const NodeStatus& from, admin::Node& to) {
 void fill(const SessionStatus& from, admin::Session& to) {
   to.set_id(from.id.value);
   to.set_name(from.name);
+  // The numbers of these enumerators differ. There is no default case, so that the compiler reports a missing one.
   to.set_state([&] {
     switch (from.state) {
       case SessionStatus::State::kOpen:
@@ -140,6 +145,8 @@ void fill(const ManagerStatistics& from, admin::StatisticsReply& to) {
 }
 
 Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request) {
+  // Protocol Buffers passes unknown enumerators on as numbers, so kind and types are checked before their casts.
+  // CatalogStore::check() checks the rest, for clients and administrators alike.
   wire::CreateTable create;
   create.name = request.name();
   if (request.kind() != admin::TRANSACTIONAL && request.kind() != admin::NON_TRANSACTIONAL) {

@@ -1,3 +1,5 @@
+// The start of the commit log, the calls of the core's thread, and the flusher thread. commit_log_writer.cc has the
+// writer and the checkpointer. log_format.cc encodes the bytes, and log_folder.cc has the system calls.
 #include "commit-manager/src/log/commit_log_file.h"
 
 #include <algorithm>
@@ -27,6 +29,7 @@ CommitLogFile::CommitLogFile(const CommitLogOptions& options, std::unique_ptr<Lo
     : options_(options), device_(std::move(device)) {}
 
 CommitLogFile::~CommitLogFile() {
+  // The writer ends first and writes the queued commits. The last flush of the flusher then covers them.
   if (!writer_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
@@ -49,6 +52,8 @@ Status CommitLogFile::read() {
   if (!created_) {
     Result<LogReadResult> held = read_log(*bytes);
     if (!held.ok()) return {held.code(), path + ": " + std::string(held.status().message())};
+    // No position in the tail was reported as flushed, because a report follows the flush of whole records. The
+    // exception is a disk that loses flushed bytes.
     if (held->tail != LogTail::kClean) {
       log_warning(path + ": left out " + std::to_string(bytes->size() - held->valid_bytes) + " bytes behind commit " +
                   std::to_string(held->contents.end) + ", which are no record (" + std::string(to_string(held->tail)) +
@@ -62,13 +67,16 @@ Status CommitLogFile::read() {
 /// Continues in a new file, always. The bytes that were read need not be on the disk, even if a flush of the old file
 /// succeeds now: after a failed flush, the operating system may mark its pages as clean.
 Status CommitLogFile::begin_file(const std::string& path) {
+  // Step 1: the new file, with everything that was read as its checkpoint. A crash before step 2 leaves the old log.
   Buffer bytes;
   encode_checkpoint(initial_contents_, entropy(), bytes);
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogFile> file, device_->create());
   Bytes rest = bytes;
   LOAM_RETURN_IF_ERROR(file->write(rest));
   LOAM_RETURN_IF_ERROR(file->flush());
+  // Step 2: it becomes the log. A crash from here on leaves a log with the same commits.
   LOAM_RETURN_IF_ERROR(device_->replace());
+  // Step 3: the writer continues behind the checkpoint. All commits in it count as flushed.
   LOAM_ASSIGN_OR_RETURN(const LogReadResult begun, read_log(bytes));
   appended_ = encoded_end_ = written_ = initial_contents_.end;
   progress_ = {initial_contents_.end, initial_contents_.end};
@@ -107,6 +115,8 @@ void CommitLogFile::rewrite(CommitLogContents needed) {
   {
     const std::scoped_lock lock(mutex_);
     if (!failed_.ok()) return;
+    // This request replaces an earlier one that the writer has not taken yet. Nothing is lost, because this one counts
+    // all commits of the earlier one.
     rewrite_request_ = std::move(needed);
     bytes_.store(0, std::memory_order_relaxed);  // see bytes_
   }
@@ -116,6 +126,7 @@ void CommitLogFile::rewrite(CommitLogContents needed) {
 uint64_t CommitLogFile::bytes() const { return bytes_.load(std::memory_order_relaxed); }  // see bytes_
 
 CommitLogProgress CommitLogFile::progress() {
+  // One lock for both: a position that rises after this call causes another callback, so the core misses none.
   const std::scoped_lock lock(mutex_);
   progress_signaled_ = false;
   return progress_;
@@ -130,6 +141,8 @@ void CommitLogFile::fail(const Status& status) {
     failed_ = status;
     queue_.clear();
   }
+  // Writer and flusher end; the writer stops the checkpointer. Waiting commits are never accepted, and the core stops
+  // when it hears of the failure.
   writer_wakeup_.notify_all();
   flusher_wakeup_.notify_all();
   on_failed_(status);
@@ -144,6 +157,8 @@ void CommitLogFile::flush_loop() {
   for (;;) {
     std::vector<std::unique_ptr<LogFile>> retired;  // closed at the end of this round, without mutex_
     std::unique_lock lock(mutex_);
+    // Step 1: wait. In mode kOs one flush serves all commits of `flush_after_ns`, so that the disk is not busy all the
+    // time. The end of the writer and phase 3 do not wait.
     const auto at_once = [this] { return !failed_.ok() || writer_ended_ || replacement_ != nullptr; };
     flusher_wakeup_.wait(lock, [&] { return at_once() || unflushed_since_ns_ != 0 || !retired_.empty(); });
     retired.swap(retired_);
@@ -153,6 +168,7 @@ void CommitLogFile::flush_loop() {
       const uint64_t now_ns = Env::now_ns();
       if (now_ns < due_ns) flusher_wakeup_.wait_for(lock, std::chrono::nanoseconds(due_ns - now_ns), at_once);
     }
+    // Step 2: copy what this round flushes. A write during the flush sets unflushed_since_ns_ again.
     if (!failed_.ok()) return;
     const bool last = writer_ended_;
     const uint64_t position = written_;
@@ -161,12 +177,14 @@ void CommitLogFile::flush_loop() {
     const bool due = std::exchange(unflushed_since_ns_, 0) != 0 || replacement != nullptr;
     lock.unlock();
     if (due) {
+      // Step 3: flush, and in phase 3 replace the log.
       Status status = log->flush();
       // The new log is flushed before the rename, and the rename before the position is reported: see (b).
       if (status.ok() && replacement != nullptr) status = replacement->flush();
       if (status.ok()) Env::pause_point("manager.log.flushed");
       if (status.ok() && replacement != nullptr) status = device_->replace();
       if (!status.ok()) return fail(status);
+      // Step 4: report. In mode kOs the commits were accepted before, and in mode kSync they are accepted now.
       lock.lock();
       progress_.flushed = position;
       progress_.accepted = std::max(progress_.accepted, position);

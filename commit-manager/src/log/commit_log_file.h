@@ -61,28 +61,27 @@ struct CommitLogOptions {
 ///    renames the new log over the old one, and flushes the folder. It reports no progress meanwhile. A commit counts
 ///    as written when it is written to both logs.
 /// 4. Retirement. The new log is the log, and the writer drops the old one.
-/// So no commit waits for the checkpoint, which may have many MiB: in mode kOs a commit waits for nothing more, in
-/// mode kSync for one more flush. A rewrite() during 1 or 2 drops the new log and starts again, so the memory of
-/// phase 1 is limited by the length at which the core starts a rewrite. A rewrite() during 3 starts after 4.
+/// So no commit waits for the checkpoint, which may have many MiB. In mode kOs a rewrite delays no commit. In mode
+/// kSync it delays commits by one more flush. A rewrite() during phase 1 or 2 drops the new log and starts again, so
+/// the memory of phase 1 is limited by the length at which the core starts a rewrite. A rewrite() during phase 3
+/// starts after phase 4.
 ///
 /// Crashes. After each of these losses `commit-log` is a readable log with every commit that progress() has reported:
-/// (a) The process dies. All bytes that write() has taken survive, and so does a rename. Before the rename the old
-/// log is
-///     the log. It holds every accepted commit, because each round is written to it. After the rename the new log is
-///     the log. It holds all commits up to E in its checkpoint. It holds the later ones, because phase 3 starts when
-///     it has caught up, and because in phase 3 a commit is accepted only when it is in both logs.
+/// (a) The process dies. All bytes that write() has taken survive, and so does a rename.
+///     Before the rename the old log is the log. It holds every accepted commit, because each round is written to it.
+///     After the rename the new log is the log. Its checkpoint holds all commits up to E. It holds the later ones
+///     too, because phase 3 starts when it has caught up, and in phase 3 a commit is accepted only when it is in both
+///     logs.
 /// (b) The host loses power. A log loses bytes that were not flushed, and ends where its chain breaks (log_format.h).
-/// So it
-///     keeps a prefix that contains everything that was flushed. Until the folder is flushed, the rename may survive
-///     or not. If not, the old log is there, and every position that was reported as flushed was flushed in it. If
-///     so, the new log is there. It was flushed before the rename, with every position that had been reported as
+///     So it keeps a prefix that contains everything that was flushed. Until the folder is flushed, the rename may be
+///     lost. If it is lost, the old log is there, and every position that was reported as flushed was flushed in it.
+///     Otherwise the new log is there. It was flushed before the rename, with every position that had been reported as
 ///     flushed until then. The next position is reported after the flush of the folder, and was flushed in the new
 ///     log.
-/// (c) A restart. open() reads the log, leaves out the torn tail, and writes the result to a new file. This file is
-/// on the
-///     disk and has the name of the log before any of its commits is used. So the commits that a start has found
-///     survive even if an earlier flush has failed: the operating system may then show bytes that the disk does not
-///     have, and never write them.
+/// (c) A restart. open() reads the log, leaves out the torn tail, and writes the result to a new file. This file is on
+///     the disk and has the name of the log before any of its commits is used. So the commits that a start has found
+///     survive even if an earlier flush has failed. After a failed flush the operating system may show bytes that the
+///     disk does not have, and may never write them.
 ///
 /// Failures. If the disk is full, the log keeps the unwritten bytes, commits wait, and the log tries again with
 /// growing pauses. A log line tells operators when this begins and when it ends. Every other failure is final: the
@@ -109,9 +108,9 @@ class CommitLogFile final : public CommitLog {
   /// True if open() found no log and made one.
   bool created() const { return created_; }
 
-  /// Starts the threads. Commits that are appended before wait for that. The threads call the callbacks, which must
-  /// return soon. `on_progress` means that progress() has news; it is not called again before progress() is.
-  /// `on_failed` is called at most once.
+  /// Starts the threads. Commits that are appended before start() wait for it. The threads call the callbacks, which
+  /// must return soon. A call of `on_progress` means that progress() has news. The log calls it again only after the
+  /// next progress(). `on_failed` is called at most once.
   void start(std::function<void()> on_progress, std::function<void(const Status&)> on_failed);
 
   void append(std::span<const TransactionId> ids) override;

@@ -72,13 +72,13 @@ TEST_P(CommitLogFileTest, CallsOnProgressOnceUntilProgressIsRead) {
   // The test does not ask for the progress.
   EXPECT_TRUE(
       eventually([&] { return h.disk.flushed_bytes() == h.disk.log().size() && h.on_disk().contents.end == 10; }));
-  EXPECT_TRUE(eventually([&] { return h.told() == 1; }));
+  EXPECT_TRUE(eventually([&] { return h.progress_calls() == 1; }));
   h.append_batches(10);
   EXPECT_TRUE(eventually([&] { return h.on_disk().contents.end == 20; }));
-  EXPECT_EQ(h.told(), 1u);
+  EXPECT_EQ(h.progress_calls(), 1u);
   EXPECT_TRUE(h.all_flushed());
   h.append(1);
-  EXPECT_TRUE(eventually([&] { return h.told() >= 2; }));
+  EXPECT_TRUE(eventually([&] { return h.progress_calls() >= 2; }));
 }
 
 TEST_P(CommitLogFileTest, StopFlushesAllCommits) {

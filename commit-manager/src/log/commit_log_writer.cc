@@ -1,4 +1,5 @@
-// The writer thread and the checkpointer thread of CommitLogFile.
+// The writer thread and the checkpointer thread of CommitLogFile. Its header numbers the phases of a rewrite.
+// commit_log_file.cc has the start and the flusher.
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -19,6 +20,9 @@ constexpr size_t kKeptBytes = 4u << 20;
 
 }  // namespace
 
+/// Each round makes one batch of all commits that arrived during the round before, so one write() serves more commits
+/// the slower the disk is. The round reports the commits only after write_all(), so no client gets the reply to a
+/// commit that the log lacks (R11, commit log and restart of the commit manager).
 void CommitLogFile::write_loop() {
   std::vector<TransactionId> ids;
   while (wait_for_work(ids)) {
@@ -50,6 +54,7 @@ bool CommitLogFile::wait_for_work(std::vector<TransactionId>& ids) {
     } else {
       writer_wakeup_.wait(lock, due);
     }
+    // The end of phase 3 comes first, because it decides how many logs start_rewrite() keeps.
     if (!failed_.ok()) return false;
     if (replaced_) retire_old_log();
     if (rewrite_request_.has_value()) start_rewrite();
@@ -58,6 +63,8 @@ bool CommitLogFile::wait_for_work(std::vector<TransactionId>& ids) {
     // A full disk does not delay the end: commits that wait for room are given up. They were never reported as
     // accepted.
     if (stopping_ && (queue_.empty() || !all_written())) return false;
+    // While a full disk delays earlier commits, later ones stay in the queue. Room for the earlier ones is then enough
+    // to accept them.
     if (all_written()) ids.swap(queue_);
   }
   if (maker_ended) checkpointer_.join();
@@ -123,6 +130,7 @@ Status CommitLogFile::write_all() {
   for (LogOutput& output : outputs_) {
     if (output.file == nullptr || output.encoded.empty()) continue;
     const Status status = write(output);
+    // A full disk is the only failure that is not final: the bytes stay in `encoded`, and commits wait for them.
     if (status == StatusCode::kNoSpace) {
       note_full(output, 0);
     } else {
@@ -135,6 +143,8 @@ Status CommitLogFile::write_all() {
 Status CommitLogFile::write(LogOutput& output) {
   Bytes rest = Bytes(output.encoded).subspan(output.written);
   LOAM_RETURN_IF_ERROR(preallocate(output, output.size + rest.size()));
+  // write() may take a part of the bytes before the disk is full. The next try continues behind this part, because a
+  // repeated part would break the chain of checksums.
   const size_t size = rest.size();
   const Status status = output.file->write(rest);
   output.written += size - rest.size();
@@ -143,6 +153,8 @@ Status CommitLogFile::write(LogOutput& output) {
   output.encoded.clear();
   output.written = 0;
   if (output.encoded.capacity() > kKeptBytes) output.encoded = Buffer();
+  // The disk counts as full until half of the preallocation is there again, so operators do not get a pair of log
+  // lines for each block that becomes free.
   if (output.pause_ns != 0 && output.reserved >= output.size + options_.preallocate_bytes / 2) {
     log_info(output.name + ": the disk has room again");
     output.pause_ns = 0;
@@ -258,6 +270,7 @@ void CommitLogFile::write_checkpoint(const CommitLogContents& needed, uint64_t n
       made.file = std::move(file).value();
       break;
     }
+    // A full disk does not end the log: commits go to the old file meanwhile, which grows.
     if (file.status() != StatusCode::kNoSpace) {
       fail(file.status());
       break;
@@ -279,6 +292,7 @@ void CommitLogFile::write_checkpoint(const CommitLogContents& needed, uint64_t n
 
 Result<std::unique_ptr<LogFile>> CommitLogFile::write_new_log(Bytes beginning, uint64_t room) {
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogFile> file, device_->create());
+  // The room is allocated first, so that a full disk costs one call and not a half-written checkpoint.
   LOAM_RETURN_IF_ERROR(file->reserve(room));
   while (!beginning.empty()) {
     if (pause_checkpointer(0)) return std::unique_ptr<LogFile>();

@@ -110,18 +110,18 @@ class ProcessRun {
     ASSERT_TRUE(std::ranges::includes(appended, held)) << what << ": commits that were not appended, or not a prefix";
   }
   void look() {
-    const CommitLogProgress told = log_->progress();
-    ASSERT_LE(told.flushed, told.accepted);
-    check(disk_->log(), told.accepted, "the process dies");
-    check(disk_->log_after_power_cut(random_), mode_ == CommitLogMode::kSync ? told.accepted : told.flushed,
+    const CommitLogProgress progress = log_->progress();
+    ASSERT_LE(progress.flushed, progress.accepted);
+    check(disk_->log(), progress.accepted, "the process dies");
+    check(disk_->log_after_power_cut(random_), mode_ == CommitLogMode::kSync ? progress.accepted : progress.flushed,
           "the power is cut");
   }
   void crash() {
     look();
-    const CommitLogProgress told = log_->progress();
+    const CommitLogProgress progress = log_->progress();
     const bool power = random_.one_in(2);
     Buffer left = power ? disk_->log_after_power_cut(random_) : disk_->log();
-    check(left, power ? told.flushed : told.accepted, "the next start");
+    check(left, power ? progress.flushed : progress.accepted, "the next start");
     release_all();
     log_.reset();
     open(std::move(left));

@@ -1,3 +1,5 @@
+// The system calls of the commit log and their error messages. commit_log_file.cc and commit_log_writer.cc decide when
+// each is made.
 #include "commit-manager/src/log/log_folder.h"
 
 #include <cerrno>
@@ -16,7 +18,7 @@ namespace {
 constexpr const char* kLog = "commit-log";
 constexpr const char* kNewLog = "commit-log.new";
 
-/// Returns the status of a failed system call.
+/// Returns the status of a failed system call. A used-up quota is treated like a full disk: both may end.
 Status failed(const std::string& path, const std::string& what, int error) {
   const bool full = error == ENOSPC || error == EDQUOT;
   return {full ? StatusCode::kNoSpace : StatusCode::kInternal,
@@ -39,6 +41,7 @@ class File final : public LogFile {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
+  /// Continues after a short write, so bytes stay in `rest` only after an error.
   Status write(Bytes& rest) override {
     while (!rest.empty()) {
       const ssize_t written = repeated([&] { return ::write(descriptor_, rest.data(), rest.size()); });
@@ -50,10 +53,12 @@ class File final : public LogFile {
   Status reserve(uint64_t bytes) override {
     const auto size = static_cast<off_t>(bytes);
     if (repeated([&] { return ::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, size); }) == 0) return ok_status();
+    // Without preallocation a full disk shows in write(), which the caller handles too.
     if (errno == EOPNOTSUPP || errno == ENOSYS) return ok_status();
     return failed(path_, "given room for " + std::to_string(bytes) + " bytes", errno);
   }
   Status flush() override {
+    // fdatasync() flushes the length of the file too, which is all that a reader needs of its metadata.
     if (repeated([&] { return ::fdatasync(descriptor_); }) == 0) return ok_status();
     // Never kNoSpace, which callers retry: after a failed flush the kernel may have dropped the pages.
     return {StatusCode::kInternal, std::string(failed(path_, "flushed to the disk", errno).message())};
@@ -95,6 +100,7 @@ LogFolder::LogFolder(std::string folder, int descriptor) : folder_(std::move(fol
 LogFolder::~LogFolder() { ::close(descriptor_); }
 
 Result<std::optional<Buffer>> LogFolder::read() {
+  // A new file is here if a crash has ended a rewrite before its rename. The log is complete without it.
   if (::unlinkat(descriptor_, kNewLog, 0) != 0 && errno != ENOENT) {
     return failed(folder_ + "/" + kNewLog, "removed", errno);
   }
@@ -114,6 +120,7 @@ Result<std::unique_ptr<LogFile>> LogFolder::create() {
   const std::string path = folder_ + "/" + kNewLog;
   const int descriptor = ::openat(descriptor_, kNewLog, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (descriptor < 0) return failed(path, "created", errno);
+  // Messages name the file as it is called after replace().
   return std::unique_ptr<LogFile>(std::make_unique<File>(folder_ + "/" + kLog, descriptor));
 }
 
@@ -121,6 +128,7 @@ Status LogFolder::replace() {
   if (::renameat(descriptor_, kNewLog, descriptor_, kLog) != 0) {
     return failed(folder_ + "/" + kNewLog, "renamed to " + std::string(kLog), errno);
   }
+  // The names are content of the folder, so only its flush makes the rename survive a power cut.
   Env::pause_point("manager.log.renamed");
   return flush_folder();
 }

@@ -157,14 +157,14 @@ TEST_F(LogFolderTest, SurvivesAKillAtEveryStep) {
         }
       }
       ::close(pipe[1]);
-      uint64_t told = 0;
-      for (uint64_t count = 0; ::read(pipe[0], &count, sizeof(count)) == sizeof(count);) told = count;
+      uint64_t reported = 0;
+      for (uint64_t count = 0; ::read(pipe[0], &count, sizeof(count)) == sizeof(count);) reported = count;
       ::close(pipe[0]);
       int status = 0;
       ASSERT_EQ(waitpid(child, &status, 0), child);
       ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "the step was reached";
       const CommitLogContents found = open()->initial_contents();
-      EXPECT_GE(found.end, told);
+      EXPECT_GE(found.end, reported);
       EXPECT_EQ(found, first_commits(found.end));
       EXPECT_FALSE(fs::exists(folder / "commit-log.new"));
     }

@@ -1,3 +1,5 @@
+// The encoder and the reader of the commit log. The header has the layout. The reader takes any bytes, because a crash
+// or a failing disk may leave any.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -17,7 +19,7 @@ constexpr size_t kHeadBytes = 8 + 4 + 8 + 8;  // bytes of a checkpoint before it
 constexpr size_t kChecksumAt = 8 + 4;         // offset of the checksum in a checkpoint
 constexpr size_t kRecordHeadBytes = 8 + 4;    // of a record
 constexpr size_t kMaxRecordBody = kMaxRecordIds * kMaxVarintBytes;
-/// No cluster gets there; with it, positions never overflow.
+/// Upper bound on the position in a checkpoint. No cluster reaches it, and no position behind it can overflow.
 constexpr uint64_t kMaxEnd = uint64_t{1} << 62;
 
 uint64_t checksum(Bytes bytes, uint64_t seed) { return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed); }
@@ -144,6 +146,8 @@ LogTail find_record(Bytes rest, uint64_t chain, uint64_t& sum, Bytes& body) {
   if (!reader.failed() && !impossible && checksum(rest.subspan(sizeof(sum), sizeof(size) + size), chain) == sum) {
     return LogTail::kClean;
   }
+  // Zeros come first, because they also look like a record of an impossible size. A record that reaches beyond the end
+  // of the bytes is torn, unless its size is one that no writer makes.
   if (all_zero(rest)) return LogTail::kZeroFilled;
   const bool head = rest.size() >= kRecordHeadBytes;
   return head && (!reader.failed() || impossible) ? LogTail::kDamaged : LogTail::kTorn;
@@ -173,6 +177,7 @@ void encode_record(std::span<const TransactionId> ids, uint64_t& chain, Buffer& 
     writer.put_varint(zigzag(id.value - before));
     before = id.value;
   }
+  // The checksum covers the size, so the size is put in first.
   put_at(out, begin + sizeof(chain), static_cast<uint32_t>(out.size() - begin - kRecordHeadBytes));
   chain = checksum(Bytes(out).subspan(begin + sizeof(chain)), chain);
   put_at(out, begin, chain);
@@ -193,7 +198,7 @@ void encode_checkpoint(const CommitLogContents& contents, uint64_t nonce, Buffer
   writer.put_varint(contents.truncated_up_to.value);
   writer.put_varint(contents.committed.size());
   uint64_t before = 0;
-  bool more = true;
+  bool more = true;  // a further range may follow; false behind the largest id
   for (const IdRange& range : contents.committed) {
     LOAM_CHECK(more && range.first.value > before && range.first <= range.last,
                "ranges of committed ids ascend and do not touch");
@@ -230,6 +235,9 @@ std::string_view to_string(LogTail tail) {
 }
 
 Result<LogReadResult> read_log(Bytes bytes) {
+  // Without a valid checkpoint nothing of the log is usable: its nonce is the seed of the first record. Behind it, the
+  // first record that is not valid ends the log, even if later bytes look like records: a log that left one out would
+  // not be a prefix of the commits (R11, commit log and restart of the commit manager).
   auto begun = read_checkpoint(bytes);
   if (!begun.ok()) return begun;
   LogReadResult& log = *begun;
@@ -246,7 +254,7 @@ Result<LogReadResult> read_log(Bytes bytes) {
     log.valid_bytes += kRecordHeadBytes + body.size();
     ++log.records;
   }
-  ids.finish();
+  ids.finish();  // one sort at the end, because ids of different records may be neighbours
   return begun;
 }
 

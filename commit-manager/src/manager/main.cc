@@ -30,7 +30,8 @@ class Manager final : public loam::program::Service {
   const std::unique_ptr<CommitManager> manager_;
 };
 
-/// Returns the mode for a choice of the option commit-log; nothing for auto.
+/// Returns the mode for a choice of the option commit-log; nothing for auto. The order is that of the choices in
+/// declare().
 std::optional<CommitLogMode> log_mode(size_t choice) {
   constexpr std::array<std::optional<CommitLogMode>, 4> kModes = {std::nullopt, CommitLogMode::kOs,
                                                                   CommitLogMode::kSync, CommitLogMode::kNone};
@@ -55,7 +56,7 @@ void declare(loam::program::OptionSet& options, ManagerOptions& manager, size_t&
   options.duration("max-transaction-age", core.max_transaction_age_ns,
                    "a client with a transaction open for longer is fenced, and its transactions are undone");
   options.duration("outcome-keep", core.outcome_keep_ns,
-                   "time for which clients can ask for the outcome of a commit whose answer they lost");
+                   "time for which clients can ask for the outcome of a commit whose reply they lost");
   options.number("ids-ahead", core.ids_ahead, "number of ids that one write of the state reserves");
   options.duration("publish-interval", core.publish_interval_ns,
                    "delay until storage nodes learn which versions they may collect");
@@ -82,12 +83,12 @@ int main(int argc, char** argv) {
       "that you trust.");
   size_t log_choice = 0;
   declare(program.options(), options, log_choice);
-  loam::program::ServiceFactory work;
-  work.check = [&] {
+  loam::program::ServiceFactory factory;
+  factory.check = [&] {
     options.commit_log = log_mode(log_choice);
     return options.check();
   };
-  work.start = [&](auto lost) -> loam::Result<std::unique_ptr<loam::program::Service>> {
+  factory.start = [&](auto lost) -> loam::Result<std::unique_ptr<loam::program::Service>> {
     if (options.data.empty()) {
       loam::log_warning("no --data folder: when this process ends, its cluster ends, and every record is lost");
     }
@@ -96,5 +97,5 @@ int main(int argc, char** argv) {
     std::unique_ptr<loam::program::Service> service = std::make_unique<Manager>(std::move(manager));
     return service;
   };
-  return program.run(argc, argv, work);
+  return program.run(argc, argv, factory);
 }

@@ -1,3 +1,5 @@
+// Builds the parts of the commit manager in their order, runs the loop of the server thread, and ends all of them.
+// src/server has one round of this loop, and src/core makes the decisions.
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -114,8 +116,10 @@ struct CommitManager::Parts {
 Status CommitManager::Parts::start() {
   LOAM_RETURN_IF_ERROR(options.check());
   LOAM_ASSIGN_OR_RETURN(const net::Address wanted, net::Address::parse(options.listen));
+  // Step 1: folder, log, core and data address. No message is read before step 4, so peers that connect meanwhile wait.
   started_ns = Env::now_ns();
   LOAM_RETURN_IF_ERROR(start_server(wanted));
+  // Step 2: the administration. Its calls may post tasks from now on, and the tasks run in step 4.
   if (!options.admin_listen.empty()) {
     AdminBackend backend;
     backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
@@ -126,6 +130,7 @@ Status CommitManager::Parts::start() {
     admin_address = admin->address();
     server->core().set_admin_address(admin_address);
   }
+  // Step 3: the state of this epoch. Step 4: the server thread.
   LOAM_RETURN_IF_ERROR(store_first_state());
   thread = Thread("loam-commit", [this] { serve(); });
   return ok_status();
@@ -137,6 +142,8 @@ Status CommitManager::Parts::start() {
 Status CommitManager::Parts::store_first_state() {
   server->core().on_timer(Env::now_ns());
   LOAM_RETURN_IF_ERROR(server->core().durable_status());
+  // The threads start after the first store, which blocks. From here on no call of the core waits for a disk, and the
+  // outcomes come back as tasks of the server thread.
   if (writer == nullptr) return ok_status();
   writer->start(
       [this](const Status& outcome) { server->post([outcome](Core& core) { core.on_state_stored(outcome); }); });
@@ -158,7 +165,8 @@ Status CommitManager::Parts::open_log(StableStorage& store) {
   return ok_status();
 }
 
-/// Transactions of a new cluster get ids that the log of another one calls committed.
+/// Refuses a log without its state. A new cluster would give out ids that this log names as committed. A state without
+/// its log is accepted with a warning: every transaction that is not recovered yet then counts as aborted.
 Status CommitManager::Parts::check_log(bool has_state) const {
   const uint64_t commits = log->initial_contents().end;
   if (!has_state && commits != 0) {
@@ -179,6 +187,7 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
   net::TransportOptions transport_options;
   transport_options.spin_ns = options.spin_ns;
   LOAM_ASSIGN_OR_RETURN(transport, net::make_transport(wanted.scheme, transport_options));
+  // The lock of the folder comes first: without it another commit manager may still write state and log.
   StableStorage* store = options.store;
   if (!options.data.empty()) {
     LOAM_ASSIGN_OR_RETURN(file, StateFile::open(options.data));
@@ -200,6 +209,7 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
         return started;
       },
       [] { return Env::now_ns(); }, [this] { transport->wake(); }, options.sweep_interval_ns);
+  // The port is bound last, so an address is announced only by a commit manager that could read its state.
   LOAM_ASSIGN_OR_RETURN(const net::Address bound, server->listen(wanted));
   address = bound.to_string();
   return ok_status();
@@ -210,6 +220,8 @@ void CommitManager::Parts::serve() {
   while (!stopping.load(std::memory_order_relaxed)) {
     const uint64_t now = Env::now_ns();
     const uint64_t due = recovery->next_deadline_ns();
+    // A round waits for the next work of core or recovery, at most kIdleNs. The recovery driver runs after the round,
+    // because a lease that ends or a fence that is acknowledged in it makes tasks.
     const bool changed = server->step(due <= now ? 0 : std::min(kIdleNs, due - now));
     recovery->step(server->core(), changed);
     if (admin != nullptr && server->core().ready() != ready) admin->set_serving(ready = !ready);
@@ -242,6 +254,7 @@ void CommitManager::stop() { parts_->stop(); }
 
 void CommitManager::Parts::stop() {
   if (admin != nullptr) admin->stop();  // first, because its calls post tasks to the server
+  // Dropped tasks wake their callers, which then get kUnavailable or empty statistics.
   if (thread.joinable()) {
     server->close_task_queue();
     stopping.store(true, std::memory_order_relaxed);
@@ -264,7 +277,7 @@ ManagerStatistics CommitManager::statistics() const {
     OneShotEvent given;
   };
   const auto answer = std::make_shared<Answer>();
-  // The promise ends with the task, which has run by then or was dropped.
+  // `end` is destroyed with the task, when it has run or is dropped. So this thread wakes up in both cases.
   std::shared_ptr<void> end(nullptr, [answer](void*) { answer->given.notify(); });
   if (!parts.server->post(
           [&parts, answer, end = std::move(end)](Core& core) { answer->statistics = parts.statistics(core); })) {

@@ -80,10 +80,11 @@ def check_log_limit():
                 while peer.recv(1000):
                     pass
         frame.expect(manager.end() == frame.STOPPED, "it still serves afterwards")
-        shown = [line for line in manager.lines if " closed: kMalformed" in line and "left out" not in line]
+        shown = [line for line in manager.lines if " closed: kMalformed" in line and "lines suppressed" not in line]
         frame.expect(0 < len(shown) < refused / 2, f"{len(shown)} lines of {refused}: {manager.lines}")
-        told = [int(found[1]) for line in manager.lines if (found := re.search(r" (\d+) lines left out, such as: ", line))]
-        frame.expect(len(shown) + sum(told) == refused, f"every line is shown or counted: {manager.lines}")
+        suppressed = [int(found[1]) for line in manager.lines
+                      if (found := re.search(r" (\d+) lines suppressed, such as: ", line))]
+        frame.expect(len(shown) + sum(suppressed) == refused, f"every line is shown or counted: {manager.lines}")
 
 
 def main():

@@ -354,9 +354,9 @@ TEST_F(RestartTest, LossesAreAcceptedByAnOperator) {
     code = stub->AcceptLoss(&context, loss, &accepted).error_code();
   });
   uint64_t sequence = 0;
-  const auto told = second->receive<wire::AcceptLoss>(&sequence);
-  EXPECT_TRUE(told.ok()) << told.status().to_string();
-  if (told.ok()) second->reply(sequence, wire::AcceptLossReply{});
+  const auto accept_loss = second->receive<wire::AcceptLoss>(&sequence);
+  EXPECT_TRUE(accept_loss.ok()) << accept_loss.status().to_string();
+  if (accept_loss.ok()) second->reply(sequence, wire::AcceptLossReply{});
   EXPECT_TRUE(second->until(
       [&] { return call(&Stub::ListNodes, admin::ListNodesRequest(), nodes) == grpc::OK && nodes.nodes(0).live(); }));
   operator_thread.join();

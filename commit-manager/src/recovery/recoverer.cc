@@ -1,3 +1,5 @@
+// The calls of the owner, which pass their work to the recoverer's thread. On it recovery_engine.cc schedules the
+// tasks, recovery_attempt.cc undoes one of them, and recovery_sweep.cc sweeps the indexes.
 #include "commit-manager/src/recovery/recoverer.h"
 
 #include <utility>
@@ -27,6 +29,7 @@ Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
   worker.stack_bytes = kStackBytes;
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Worker> thread, rpc::Worker::start(worker));
   std::unique_ptr<Recoverer> recoverer(new Recoverer(std::move(thread)));
+  // The engine is made on the thread that will use it, before another thread can post to it.
   const auto make = [&] {
     recoverer->engine_ = std::make_unique<RecoveryEngine>(*recoverer->worker_, std::move(options));
   };
@@ -41,6 +44,7 @@ Recoverer::Recoverer(std::unique_ptr<rpc::Worker> worker) : worker_(std::move(wo
 Recoverer::~Recoverer() { stop(); }
 
 void Recoverer::stop() {
+  // post() checks the flag under the same mutex, so no task follows close().
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopped_, true)) return;

@@ -81,9 +81,9 @@ class RecoveryWorker {
 };
 
 /// Recovers many tasks at once, each by an attempt (commit-manager/src/recovery/recovery_attempt.h) in a fiber, over
-/// connections of its own. It reports the nodes of a task that are done. The other nodes of the task wait: for the
-/// node that did not answer, which is asked again with growing pauses, or for a pause of their own. Other tasks
-/// continue (R9).
+/// connections of its own. It reports the nodes of a task that are done. If a storage node did not answer, the nodes of
+/// the task that need it wait for it, and one task asks it again after growing pauses. After any other failure the
+/// task is repeated after a pause. Other tasks continue (R9).
 ///
 /// Owner: the recovery driver. Threads: one thread of its own does all the work.
 ///

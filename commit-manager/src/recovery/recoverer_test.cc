@@ -150,13 +150,13 @@ TEST_F(RecovererTest, UndoesAllEarlierSessionsInFallingOrder) {
   ASSERT_TRUE(expected.versions.contains(later));
   ASSERT_EQ(expected.versions.at(record), std::vector{TransactionId(100)});
 
-  static_cast<void>(nodes_.take_executed());
+  static_cast<void>(nodes_.drain_executed());
   manager_.start();
   manager_.add(all);
   ASSERT_TRUE(manager_.wait_until_recovered(all));
   EXPECT_EQ(nodes_.state(), expected);
   std::vector<TransactionId> order;
-  for (const auto& executed : nodes_.take_executed()) {
+  for (const auto& executed : nodes_.drain_executed()) {
     EXPECT_FALSE(executed.refused);
     if (std::ranges::find(executed.records, record) != executed.records.end()) order.push_back(executed.transaction);
   }
@@ -170,12 +170,12 @@ TEST_F(RecovererTest, IndexChangesComeBeforeRecords) {
   DeadClient dead = client(1);
   for (int i = 0; i < 10; ++i) dead.run_transaction(false);
   nodes_.set_page_intents(7);
-  static_cast<void>(nodes_.take_executed());
+  static_cast<void>(nodes_.drain_executed());
   manager_.start();
   manager_.add(task(dead));
   ASSERT_TRUE(manager_.wait_until_recovered(task(dead)));
   bool reverts = false;
-  for (const auto& executed : nodes_.take_executed()) {
+  for (const auto& executed : nodes_.drain_executed()) {
     EXPECT_FALSE(reverts && executed.opcode == Opcode::kPlainWrite);
     reverts = reverts || executed.opcode == Opcode::kRevert;
   }
@@ -212,13 +212,13 @@ TEST_F(RecovererTest, RevertsManyRecordsInBatches) {
     nodes_.write(SessionId(1), TransactionId(7), records.back());
   }
   nodes_.set_page_intents(100);
-  static_cast<void>(nodes_.take_executed());
+  static_cast<void>(nodes_.drain_executed());
   manager_.start();
   manager_.add(task_of(SessionId(1), {TransactionId(7)}, kNodes));
   ASSERT_TRUE(manager_.wait_until_recovered(SessionId(1), {kFirst}));
   size_t pages = 0, reverts = 0;
   std::multiset<RecordId> reverted;
-  for (const auto& executed : nodes_.take_executed()) {
+  for (const auto& executed : nodes_.drain_executed()) {
     pages += executed.opcode == Opcode::kIntents && executed.node == kFirst ? 1 : 0;
     reverts += executed.opcode == Opcode::kRevert ? 1 : 0;
     EXPECT_LE(executed.records.size(), kRevertBatchRecords);
@@ -240,7 +240,7 @@ TEST_F(RecovererTest, RevertsInRoundsWhenTheBufferIsFull) {
     ids.emplace_back(id);
   }
   nodes_.set_page_intents(5);
-  static_cast<void>(nodes_.take_executed());
+  static_cast<void>(nodes_.drain_executed());
   RecovererOptions options;
   options.max_buffered_records = 10;
   manager_.start(options);
@@ -248,7 +248,7 @@ TEST_F(RecovererTest, RevertsInRoundsWhenTheBufferIsFull) {
   ASSERT_TRUE(manager_.wait_until_recovered(SessionId(1), {kFirst}));
   EXPECT_EQ(nodes_.state(), ScriptedState());
   size_t held = 0, most = 0, refused = 0;
-  for (const auto& executed : nodes_.take_executed()) {
+  for (const auto& executed : nodes_.drain_executed()) {
     held = executed.opcode == Opcode::kIntents && executed.node == kFirst ? held + 5 : held;
     most = std::max(most, held);
     if (executed.opcode == Opcode::kRevert) held = 0;

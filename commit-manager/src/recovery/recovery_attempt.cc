@@ -1,3 +1,5 @@
+// The undo of one task at its storage nodes: reading of the intents, then reverts of the records. recovery_tree.cc
+// undoes the index changes, and recovery_engine.cc decides what follows from the outcomes.
 #include "commit-manager/src/recovery/recovery_attempt.h"
 
 #include <algorithm>
@@ -46,6 +48,9 @@ RecoveryAttempt::RecoveryAttempt(RecoveryEngine& engine, const RecoveryTask& tas
 std::vector<NodeOutcome> RecoveryAttempt::run() {
   std::deque<NodePart> parts;
   for (const NodeId node : task_.nodes) parts.emplace_back(engine_, node);
+  // In each round step 1 (read the intents, undo index changes) ends at all nodes before step 2 (revert records)
+  // begins at any node. An index entry may lie at another node than its record, and the claimed record keeps other
+  // transactions away from the entry (R27, index entries).
   do {
     engine_.parallel_for(parts.size(), [&](size_t i) { read_intents(parts[i]); });
     Env::pause_point("recoverer.indexes_undone");
@@ -58,6 +63,8 @@ std::vector<NodeOutcome> RecoveryAttempt::run() {
 }
 
 void RecoveryAttempt::fail_part(NodePart& part, NodeId by, const Status& status) {
+  // A recoverer that is fenced has a successor, which gets the same tasks. The first failure of a part is kept, because
+  // later ones often follow from it.
   if (status == StatusCode::kFenced) engine_.fail(status);
   if (part.outcome.status.ok()) part.outcome = {part.outcome.node, status, by};
 }
@@ -89,6 +96,7 @@ Status RecoveryAttempt::process_page(NodePart& part, const wire::IntentsReply& p
         node, {StatusCode::kMalformed, "storage node " + std::to_string(node.value) + " " + std::string(what) +
                                            " when it was asked for intents"});
   };
+  // A node that names further pages has to make progress. Otherwise the attempt would never end.
   if (page.more && page.end <= part.end) return malformed("sent the same page again");
   engine_.count_intents(page.intents.size());
   std::vector<const wire::Intent*> changes;
@@ -102,6 +110,7 @@ Status RecoveryAttempt::process_page(NodePart& part, const wire::IntentsReply& p
       return malformed("named an intent of an unknown kind");
     }
   }
+  // The records count from here on, so that the attempts together notice a full buffer while this one waits below.
   engine_.reserve_records(part.records.size() - part.buffered);
   part.buffered = part.records.size();
   part.end = page.end;
@@ -135,6 +144,8 @@ struct RecoveryAttempt::RevertCall {
 };
 
 bool RecoveryAttempt::revert(NodePart& part, const std::vector<WrittenVersion>& records) {
+  // Up to kRevertsInFlight messages are under way. They name different records, so their order does not matter. At the
+  // limit the fiber waits for the oldest message. A deque keeps the calls at their addresses.
   std::deque<RevertCall> sent;
   bool answers = true;
   for (auto next = records.begin(); answers && next != records.end();) {
@@ -169,6 +180,8 @@ bool RecoveryAttempt::process_revert_reply(NodePart& part, RevertCall& sent) {
     fail_part(part, node, answered);
     return false;
   }
+  // kOk also means that the node has no version of this transaction, which a repeated revert finds. A refusal leaves
+  // the part open, and the other records are reverted all the same (R9, leases of storage nodes).
   bool answers = true;
   for (size_t i = 0; i < records.size(); ++i) {
     const StatusCode code = results[i].code;

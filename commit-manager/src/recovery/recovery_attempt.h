@@ -27,7 +27,7 @@ inline constexpr size_t kRevertsInFlight = 16;
 struct NodeOutcome {
   NodeId node;
   Status status;      ///< ok: no intent of the task is left there
-  NodeId blocked_by;  ///< the node that did not answer or refused; 0: the reason was no node
+  NodeId blocked_by;  ///< the node that did not answer or refused; 0: no node caused the failure
 };
 
 /// A version of a record that has to be reverted.
@@ -49,11 +49,11 @@ std::vector<WrittenVersion> extract_superseded(std::vector<WrittenVersion>& reco
 ///     2. revert the records of every node, the newest version of each record first
 ///     3. repeat if there are further pages
 ///
-/// There are further pages only if the recoverer held RecovererOptions::max_buffered_records. So all index changes of
-/// a task are undone before its records, except in a huge task. A claimed record keeps other transactions away from
-/// its index entries, so this order saves them conflicts; safety does not depend on it (R27). Versions that cover
-/// each other may also come in different rounds: the node refuses to revert the lower one, and the next attempt finds
-/// the upper one gone.
+/// Pages are left after step 1 only if the recoverer then holds RecovererOptions::max_buffered_records. So all index
+/// changes of a task are undone before its records, except in a huge task. This order saves conflicts: a claimed
+/// record keeps other transactions away from its index entries. Safety does not depend on the order (R27). Versions
+/// of one record may come in different rounds. The node then refuses to revert the older one, and the next attempt
+/// finds the newer one gone.
 ///
 /// A node that does not answer, or refuses to revert a record, does not stop the undo of anything else (R9). A node
 /// is done when each intent of the task that it named is undone.

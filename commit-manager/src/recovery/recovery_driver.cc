@@ -1,3 +1,5 @@
+// The exchange between core and recoverer on the server thread: reports, tasks and sweeps, and the replacement of a
+// recoverer that fails or hangs. The core decides which tasks are due (src/core/recovery.cc).
 #include "commit-manager/src/recovery/recovery_driver.h"
 
 #include <algorithm>
@@ -27,6 +29,7 @@ RecoveryDriver::RecoveryDriver(RecoveryWorkerFactory start, Clock clock, std::fu
 }
 
 RecoveryDriver::~RecoveryDriver() {
+  // A recoverer that hangs may report later. Without `wake` the inbox drops the report, and no code of the driver runs.
   {
     const std::scoped_lock lock(inbox_->mutex);
     inbox_->wake = nullptr;
@@ -39,8 +42,11 @@ void RecoveryDriver::step(Core& core, bool changed) {
   if (worker_ != nullptr && Env::buggify("manager.recovery.recoverer_fails")) {
     inbox_->post({WorkerReport::Kind::kFailed, worker_number_, {}, {StatusCode::kFenced, "its time is over"}});
   }
+  // Step 1: reports. They complete transactions, so they do not wait for the next check.
   process_reports(core, now_ns);
   if (!destroying_threads_.empty()) join_ended();
+  // Step 2: at intervals, new tasks. The interval grows with the duration of the check, which bounds its share of the
+  // server thread.
   check_wanted_ = check_wanted_ || changed;
   if (now_ns < next_deadline_ns()) return;
   check_wanted_ = false;
@@ -60,6 +66,7 @@ uint64_t RecoveryDriver::next_deadline_ns() const {
 void RecoveryDriver::Inbox::post(WorkerReport report) {
   const std::scoped_lock lock(mutex);
   if (!wake) return;
+  // One call of `wake` is enough for all reports that the server takes together.
   reports.push_back(std::move(report));
   if (reports.size() == 1) wake();
 }
@@ -77,6 +84,8 @@ void RecoveryDriver::process_reports(Core& core, uint64_t now_ns) {
 void RecoveryDriver::process_report(Core& core, const WorkerReport& report, uint64_t now_ns) {
   const bool current = worker_ != nullptr && report.worker == worker_number_;
   switch (report.kind) {
+    // The report of a replaced recoverer counts too, because no write of the session can appear at the node afterwards
+    // (invariant 2).
     case WorkerReport::Kind::kRecovered:
       core.complete_recovery(report.task, now_ns);
       if (current) {
@@ -85,6 +94,8 @@ void RecoveryDriver::process_report(Core& core, const WorkerReport& report, uint
         Env::probe("manager.recovery.told_by_replaced");
       }
       break;
+    // The sweep of a replaced recoverer does not count, because another one may be under way for other sessions. A
+    // sweep may be repeated.
     case WorkerReport::Kind::kSwept:
       if (!current || !sweeping_) break;
       sweep_ns_ = now_ns + sweep_interval_ns_;
@@ -106,6 +117,8 @@ void RecoveryDriver::process_report(Core& core, const WorkerReport& report, uint
 }
 
 std::vector<RecoveryTask> RecoveryDriver::new_tasks(const Core& core) const {
+  // The core returns a task until it is reported. So the limit leaves room for all dispatched ones, and the nodes that
+  // the recoverer has already are taken out.
   std::vector<RecoveryTask> tasks = core.recovery_tasks(dispatched_.size() + kMaxTaskBatch);
   for (RecoveryTask& task : tasks) {
     std::erase_if(task.nodes, [&](NodeId node) { return dispatched_.contains({task.session, node}); });
@@ -115,13 +128,16 @@ std::vector<RecoveryTask> RecoveryDriver::new_tasks(const Core& core) const {
 }
 
 void RecoveryDriver::check(Core& core, uint64_t now_ns) {
+  // Step 1: a recoverer that is stuck gets no more work. The next check starts another one.
   if (replace_if_stuck(now_ns)) return;
+  // Step 2: collect the work. Without any, no recoverer is started: it costs a session and a thread.
   std::vector<RecoveryTask> tasks = new_tasks(core);
   const FencedSessions* const fenced = sweeping_ ? nullptr : core.sweep_due();
   std::optional<FencedSessions> sweep;
   if (fenced != nullptr && now_ns >= sweep_ns_) sweep = *fenced;
   sweep_due_ = fenced != nullptr && !sweep;
   if (tasks.empty() && !sweep && !has_work()) return;
+  // Step 3: pass the work on, behind a catalog that knows its nodes and indexes.
   if (worker_ == nullptr && !start_worker(core, now_ns)) return;
   refresh_catalog(core, now_ns);
   if (sweep) {
@@ -137,7 +153,7 @@ void RecoveryDriver::check(Core& core, uint64_t now_ns) {
 }
 
 bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
-  check_wanted_ = true;
+  check_wanted_ = true;  // the work is still there, and the next check tries again
   if (now_ns < start_ns_) return false;
   start_ns_ = now_ns + kRetryStartNs;
   RecovererOptions options;
@@ -146,6 +162,7 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
     return false;  // the stored bound of session numbers is reached, or the disk failed
   options.manager_epoch = core.statistics().epoch;
   options.cluster = core.cluster();
+  // The callbacks own a reference to the inbox, because a recoverer that hangs may outlive the driver.
   const uint64_t number = ++worker_number_;
   options.on_recovered = [inbox = inbox_, number](const RecoveryTask& task) {
     inbox->post({WorkerReport::Kind::kRecovered, number, task, {}});
@@ -207,6 +224,8 @@ bool RecoveryDriver::replace_if_stuck(uint64_t now_ns) {
     next_watchdog_ns_ = 0;
     return false;
   }
+  // Step 1: compare the statistics with those of the last check. An idle thread makes no poll rounds, so the empty list
+  // of tasks causes one.
   if (now_ns < next_watchdog_ns_) return false;
   const bool first = std::exchange(next_watchdog_ns_, now_ns + kWatchdogIntervalNs) == 0;
   const RecoveryStatistics seen = worker_->statistics();
@@ -217,6 +236,8 @@ bool RecoveryDriver::replace_if_stuck(uint64_t now_ns) {
   const bool progress = std::exchange(progress_, done) != done;
   const bool waits = sweeping_ || !seen.waiting.empty();  // a sweep reports no progress and may take long
   idle_checks_ = first || progress || waits ? 0 : idle_checks_ + 1;
+  // Step 2: replace a recoverer without poll rounds, or with poll rounds and without progress. Both recoverers may work
+  // at the same time (invariant 3).
   if (stalled_checks_ >= kMaxStalledChecks) {
     log_error("recovery: the recoverer's thread hangs; it is abandoned, and another recoverer starts");
     // The destructor would wait for the thread, so the object is leaked. Its late reports still go to the core.
@@ -246,6 +267,7 @@ void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
 
 RecoveryStatistics RecoveryDriver::statistics() const {
   RecoveryStatistics all = past_statistics_;
+  // Counters go on over all recoverers. Levels are those of the running one.
   all.queued = all.running = 0;
   all.waiting.clear();
   if (worker_ != nullptr) add(all, worker_->statistics());

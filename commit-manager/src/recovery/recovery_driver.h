@@ -60,7 +60,7 @@ class RecoveryDriver {
   /// Interval at which the watchdog checks a recoverer that has work.
   static constexpr uint64_t kWatchdogIntervalNs = 1'000'000'000;
   /// Number of watchdog checks in a row without a poll round of the recoverer's thread after which the recoverer is
-  /// replaced. A number of checks and not a time, because a process that was stopped and continued is not at fault.
+  /// replaced. The limit is a number of checks, because a process that was stopped for a while made no checks then.
   static constexpr uint32_t kMaxStalledChecks = 30;
   /// Number of watchdog checks in a row without progress, while no task waits for a node, after which it is replaced.
   static constexpr uint32_t kMaxIdleChecks = 120;
@@ -95,7 +95,7 @@ class RecoveryDriver {
   struct Inbox {
     Mutex mutex;
     std::vector<WorkerReport> reports;  // guarded by mutex
-    std::vector<uint64_t> ended;        // guarded by mutex; workers whose end is over, by number
+    std::vector<uint64_t> ended;        // guarded by mutex; numbers of workers that are destroyed
     std::function<void()> wake;         // guarded by mutex; empty: the driver is gone
 
     void post(WorkerReport report);
@@ -121,16 +121,16 @@ class RecoveryDriver {
   const uint64_t sweep_interval_ns_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
 
-  // The server thread only. A time says that the action happens not before it.
+  // The server thread only. Each time below is the earliest time at which the action may happen.
   uint64_t worker_number_ = 0;                         // the running worker's number
   std::set<std::pair<SessionId, NodeId>> dispatched_;  // given to the worker and not reported
   std::optional<FencedSessions> sweeping_;             // the sessions of the sweep under way
   bool sweep_due_ = false;
   bool check_wanted_ = true;
-  uint64_t check_ns_ = 0;    // not before
-  uint64_t start_ns_ = 0;    // not before
-  uint64_t sweep_ns_ = 0;    // not before
-  uint64_t catalog_ns_ = 0;  // not before
+  uint64_t check_ns_ = 0;    // next check of the core
+  uint64_t start_ns_ = 0;    // next start of a recoverer
+  uint64_t sweep_ns_ = 0;    // next sweep
+  uint64_t catalog_ns_ = 0;  // next refresh of the catalog
   wire::CatalogVersion catalog_version_ = 0;
   RecoveryStatistics past_statistics_;  // of earlier workers
   // The watchdog: when it checks next, and the statistics at its last check.

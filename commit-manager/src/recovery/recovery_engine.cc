@@ -1,3 +1,5 @@
+// The scheduler of a recoverer's tasks, in fibers of one thread: its calls, the attempts, the poll round and the end.
+// recovery_node.cc has the pauses of a storage node, and recovery_attempt.cc the undo itself.
 #include "commit-manager/src/recovery/recovery_engine.h"
 
 #include <algorithm>
@@ -96,6 +98,8 @@ void RecoveryEngine::add(const std::vector<RecoveryTask>& tasks) {
 }
 
 void RecoveryEngine::sweep(wire::FenceSet ended) {
+  // The fiber keeps the catalog of its start: set_catalog() may replace it meanwhile. A table that is created later has
+  // no orphans of sessions that have ended before.
   if (closed_ || catalog_ == nullptr || sweep_.open() > 0) return;
   auto work = [this, part = fiber::WaitGroupToken(sweep_), catalog = catalog_, ended = std::move(ended)]() mutable {
     ++counted_.sweeps;
@@ -113,6 +117,7 @@ void RecoveryEngine::sweep(wire::FenceSet ended) {
 
 void RecoveryEngine::close() {
   cancel_all({StatusCode::kCancelled, "the recoverer was stopped"});
+  // All requests have failed, so the fibers end soon. Their connections end after them, in poll rounds.
   attempts_.wait();
   sweep_.wait();
   while (!nodes_.empty() || !retired_.empty()) worker_.scheduler().sleep_for(1'000'000);
@@ -167,6 +172,8 @@ Result<bdtree::TreeNodeId> RecoveryEngine::new_tree_node() {
 }
 
 void RecoveryEngine::parallel_for(size_t count, const std::function<void(size_t)>& work) {
+  // The fibers of one thread share `next`: a fiber is suspended only inside work(). A helper that cannot be made costs
+  // time only, because this fiber works through all items itself.
   size_t next = 0;
   const auto run_items = [&] {
     while (next < count) work(next++);
@@ -196,6 +203,7 @@ void RecoveryEngine::run(const QueuedTask& queued) {
     return ok_status();
   });
   if (closed_) return;
+  // An exception has ended the attempt. Its changes so far stay, and all nodes are tried again.
   if (!status.ok()) {
     outcomes.clear();
     for (const NodeId node : queued.task.nodes) outcomes.push_back({node, status, NodeId()});
@@ -213,6 +221,7 @@ void RecoveryEngine::process_outcomes(const QueuedTask& queued, const std::vecto
     if (outcome.status.ok()) done.nodes.push_back(outcome.node);
     still_blocked = still_blocked || (is_unavailable(outcome.status) && outcome.blocked_by == queued.waited_for);
   }
+  // The failed nodes are parked before note_success(), which wakes them too if their storage node answers again.
   requeue_failed(queued, outcomes);
   std::vector<NodeId> answered = done.nodes;
   if (!still_blocked) answered.push_back(queued.waited_for);
@@ -220,6 +229,8 @@ void RecoveryEngine::process_outcomes(const QueuedTask& queued, const std::vecto
     if (RecoveryNode* const at = node(id)) at->note_success();
   }
   if (done.nodes.empty()) return;
+  // The report comes last. A death before it costs a repetition, which finds nothing left to undo (R8, completion by
+  // the owner, recovery after the fence).
   Env::pause_point("recoverer.reverted");
   counted_.tasks += done.nodes.size();
   options_.on_recovered(done);
@@ -241,6 +252,7 @@ void RecoveryEngine::requeue_failed(const QueuedTask& queued, const std::vector<
   }
   for (auto& [id, task] : waiting) {
     ++counted_.repeated;
+    // All nodes that wait for the same storage node stay one task, so that one probe serves all of them.
     std::vector<NodeId> nodes = std::exchange(task.task.nodes, {});
     task = {queued.task, queued.attempts + 1, id};
     task.task.nodes = std::move(nodes);
@@ -254,6 +266,8 @@ void RecoveryEngine::requeue_failed(const QueuedTask& queued, const std::vector<
 
 // ---- a poll round --------------------------------------------------------------------------------------------------
 
+/// One poll round: fail requests past their deadline, move tasks whose pause is over to the queue, and start attempts.
+/// Levels are published at the end, so that the driver's watchdog sees the round.
 uint64_t RecoveryEngine::before_poll() {
   expire_nodes();
   if (!closed_) {
@@ -270,6 +284,7 @@ void RecoveryEngine::expire_nodes() {
   for (auto& [id, node] : nodes_) {
     if (Status refused = node->expire(now_ns); !refused.ok()) fenced = std::move(refused);
   }
+  // A refusal by a retired node says nothing about the session of this recoverer, because its incarnation has ended.
   for (auto& node : retired_) static_cast<void>(node->expire(now_ns));
   std::erase_if(retired_, [](const auto& node) { return node->idle(); });
   if (!fenced.ok()) fail(fenced);
@@ -279,6 +294,7 @@ void RecoveryEngine::wake_tasks() {
   const uint64_t now_ns = worker_.now_ns();
   for (auto& [id, node] : nodes_) {
     if (node->next_probe_ns() > now_ns) continue;
+    // A node that may answer again gets one task as a probe, at the front of the queue. A responsive one gets all.
     if (!node->is_responsive()) {
       queue_.push_front(node->pop_probe());
       continue;
@@ -318,6 +334,7 @@ void RecoveryEngine::cancel_all(const Status& status) {
 }
 
 void RecoveryEngine::fail(const Status& status) {
+  // Several fibers may learn of the fence. The owner is told once, after all requests have failed.
   if (!failed_.ok() || closed_) return;
   failed_ = status;
   cancel_all(status);

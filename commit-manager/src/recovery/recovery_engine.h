@@ -29,10 +29,10 @@ struct NodeOutcome;
 /// Schedules the tasks of a recoverer. A node of a task is in one place at a time:
 ///
 ///     queue_ ──▶ an attempt, in a fiber ──▶ reported
-///       ▲          ├──▶ parked at the node that did not answer ──▶ queue_, when the node answers again or has changed;
-///       │          │    one task at a time to try it                       │
-///       │          └──▶ delayed_tasks_, if it was put off for another reason ──────┤
-///       └──────────────────────────────────────────────────────────────────┘
+///       ▲          ├──▶ parked at the node that did not answer ─────────▶┐ when the node answers again or has changed;
+///       │          │                                                     │ one task at a time to probe it
+///       │          └──▶ delayed_tasks_, if it failed for another reason ▶┤ after a pause
+///       └────────────────────────────────────────────────────────────────┘
 ///
 /// * queue_: the task waits for a fiber.
 /// * An attempt runs in a fiber (RecoveryAttempt). Afterwards the nodes of the task go different ways.
@@ -72,8 +72,8 @@ class RecoveryEngine final : private rpc::PollHook {
   NodeId owner(TableId table, Key key) const { return catalog_->shards.owner(table, key); }
   /// True if clients read the index, so that all its tree nodes must exist.
   bool index_ready(TableId index) const;
-  /// Returns an id for a new tree node that no client and no other recoverer gives, and this one never again (R31,
-  /// structure changes of the Bd-tree). kOverloaded: all ids of this recoverer are used.
+  /// Returns an id for a new tree node. No client and no other recoverer gives this id, and this recoverer gives it
+  /// only once (R31, structure changes of the Bd-tree). kOverloaded: all ids of this recoverer are used.
   Result<bdtree::TreeNodeId> new_tree_node();
   void sleep_for(uint64_t duration_ns) { worker_.scheduler().sleep_for(duration_ns); }
   /// Runs work(0) … work(count - 1) in this fiber and in as many helpers as the limits allow. Called in a fiber.

@@ -1,3 +1,4 @@
+// The channel and the pauses of one storage node. recovery_engine.cc parks tasks here and takes them back.
 #include "commit-manager/src/recovery/recovery_node.h"
 
 #include <algorithm>
@@ -21,11 +22,13 @@ RecoveryNode::RecoveryNode(rpc::Worker& worker, wire::NodeInfo info, const Recov
 }
 
 void RecoveryNode::make_channel() {
+  // The old channel may still have open requests, whose fibers wait for their failure.
   if (channel_ != nullptr) old_channels_.push_back(std::move(channel_));
   end_ = ok_status();
   rpc::Channel::Options options;
   options.address = info_.address;
   options.name = name_;
+  // The channel repeats no request over another connection. The attempt fails instead, and the whole task is repeated.
   options.fail_on_disconnect = true;
   options.startup_message = [this](Buffer& out) {
     wire::encode_message(wire::Attach{options_.session, options_.manager_epoch, info_.incarnation, options_.cluster}, 0,
@@ -57,6 +60,8 @@ void RecoveryNode::log_line(const std::string& line) const {
 void RecoveryNode::note_failure(const Status& status) {
   if (paused()) return;  // many requests under way fail together; they count as one failure
   last_failure_ = status;
+  // The pause grows with the failures in a row: short at first, because other clients get conflicts at the records
+  // until recovery is done, and longer for a node that stays away.
   paused_until_ns_ = worker_.now_ns() + pause_ns(failures_);
   last_probe_ns_ = paused_until_ns_;
   if (++failures_ == kFailuresBeforeWarning) {
@@ -71,6 +76,7 @@ void RecoveryNode::note_success() {
 }
 
 void RecoveryNode::set_state(wire::NodeState state) {
+  // A change of state is news about the node, so its tasks need not wait for the end of the pause.
   if (state == info_.state) return;
   info_.state = state;
   resume();

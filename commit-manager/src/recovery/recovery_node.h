@@ -56,7 +56,7 @@ struct QueuedTask {
 ///
 /// * paused: channel() refuses requests, so no task waits for a deadline in vain.
 /// * probed: one parked task at a time may try the node (next_probe_ns(), pop_probe()).
-/// * responsive again: a task that needs the node did not fail because of it. One answer is not enough: a node that
+/// * responsive again: a task that needs the node did not fail because of it. One reply is not enough: a node that
 ///   has lost its records answers too.
 ///
 /// Owner: the engine. The worker's thread only.

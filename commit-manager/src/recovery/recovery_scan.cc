@@ -1,3 +1,4 @@
+// The scan behind a sweep: one stream for each storage node with shards. recovery_sweep.cc uses its result.
 #include "commit-manager/src/recovery/recovery_scan.h"
 
 #include <set>
@@ -23,6 +24,8 @@ RecoveryScan::RecoveryScan(RecoveryEngine& engine, std::shared_ptr<const wire::C
       schema_(std::make_shared<const ResultSchema>(request_.query.partial_schema(request_.schema))) {}
 
 RecoveryScan::~RecoveryScan() {
+  // A stream is open here only if the scan did not end in order. The message ends the scan at the node, and the channel
+  // must not call this handler any more.
   for (Stream& stream : streams_) {
     if (stream.channel == nullptr) continue;
     stream.channel->send_one_way_for(stream.sequence, wire::ScanCancel{});
@@ -32,6 +35,7 @@ RecoveryScan::~RecoveryScan() {
 
 void RecoveryScan::start() {
   const std::set<NodeId> owners(catalog_->shards.owners.begin(), catalog_->shards.owners.end());
+  // A scan of some shards only would miss the orphans in the others, and the sweep would count as done all the same.
   if (owners.empty() || owners.contains(NodeId())) {
     return fail(NodeId(), {StatusCode::kUnavailable, "some shards have no storage node"});
   }
@@ -68,6 +72,7 @@ Status RecoveryScan::process_chunk(Stream& stream, ByteReader& body) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
   const auto chunk = Chunk::decode(message.chunk, schema_);
   if (!chunk.ok()) return chunk.status();
+  // The credit returns after the chunk is processed, so a node never has more than kCredits chunks under way.
   request_.on_chunk((*chunk)->view());
   stream.channel->send_one_way_for(stream.sequence, wire::ScanCredit{1});
   return ok_status();
@@ -90,6 +95,7 @@ void RecoveryScan::end(Stream& stream, const Status& status) {
 }
 
 void RecoveryScan::fail(NodeId node, const Status& status) {
+  // The first failure fails the scan. wait() then returns although other streams are open.
   if (!status_.ok()) return;
   status_ = {status.code(), "scan of " + request_.name + ": " + std::string(status.message())};
   engine_.note_failure(node, status);

@@ -19,9 +19,9 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// A scan of a non-transactional table at every storage node that owns a shard. It is complete or has failed. It
-/// returns at least the records that do not change while it runs (R21, exact-version writes). The caller uses the
-/// result only after all nodes are done.
+/// A scan of a non-transactional table at every storage node that owns a shard. The scan fails unless every node sends
+/// its whole result. It returns at least the records that do not change while it runs (R21, exact-version writes). The
+/// caller uses the result only after all nodes are done.
 ///
 /// Owner: a fiber, which waits for it. The destructor cancels open streams. The worker's thread only.
 class RecoveryScan final : private rpc::ResponseHandler {

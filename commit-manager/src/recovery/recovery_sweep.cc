@@ -1,3 +1,5 @@
+// The search for orphans in each index of the catalog. recovery_scan.cc lists the tree nodes, and the Bd-tree decides
+// which of them are orphans.
 #include "commit-manager/src/recovery/recovery_sweep.h"
 
 #include <vector>
@@ -17,6 +19,8 @@ using bdtree::TreeNodeId;
 
 Result<uint64_t> sweep(RecoveryEngine& engine, const std::shared_ptr<const wire::Catalog>& catalog,
                        const wire::TableInfo& index, const wire::FenceSet& ended) {
+  // Step 1: the keys of all records of the index, which are the ids of its tree nodes. The scan does not send the
+  // rows.
   std::vector<TreeNodeId> nodes;
   Query query;
   query.with_key = true;
@@ -28,8 +32,9 @@ Result<uint64_t> sweep(RecoveryEngine& engine, const std::shared_ptr<const wire:
     scan.start();
     LOAM_RETURN_IF_ERROR(scan.wait());
   }
-  // Nodes without a parent are suspects only: a split or merge of a live client may be under way. collect_orphans()
-  // removes a suspect only if its maker is fenced everywhere, so that no write of the maker can still link it.
+  // Step 2: tree nodes without a parent are suspects only, because a split or merge of a live client may be under way.
+  // collect_orphans() removes a suspect only if its maker is fenced everywhere, so that no write of the maker can still
+  // link it.
   RecoveryTreeStore store(engine, index.id);
   const auto tree = bdtree::Tree::open(store, kRecoveryTree);
   LOAM_ASSIGN_OR_RETURN(const std::vector<TreeNodeId> suspects, tree->without_parent(nodes));

@@ -12,8 +12,9 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// Removes orphaned tree nodes from every index of the catalog: nodes that the tree does not reach, and whose maker
-/// `ended` fences at every storage node [R31, structure changes of the Bd-tree; bdtree::Tree::collect_orphans()].
+/// Removes orphaned tree nodes from every index of the catalog. A tree node is an orphan if the tree does not reach it
+/// and its maker is a session in `ended`. These sessions are fenced at every storage node [R31, structure changes of
+/// the Bd-tree; bdtree::Tree::collect_orphans()].
 /// Called in a fiber. Adds the number of removed nodes to `removed`.
 ///
 /// A sweep costs a scan of the keys of each index's nodes and a read of its inner nodes, about one in a hundred. Only

@@ -1,3 +1,5 @@
+// Access to the tree nodes of an index, and the undo of index changes through it. The Bd-tree finds the leaf, and
+// bdtree::IndexEntries removes the marks of a transaction.
 #include "commit-manager/src/recovery/recovery_tree.h"
 
 #include <algorithm>
@@ -39,6 +41,8 @@ std::vector<Result<StoredNode>> RecoveryTreeStore::read(std::span<const Key> key
     std::vector<size_t> wanted;
     rpc::Call<wire::PlainReadReply> call;
   };
+  // One message for each storage node. All of them are sent before the fiber waits for the first reply, so the read
+  // costs one round trip.
   std::map<NodeId, Request> requests;
   for (size_t i = 0; i < keys.size(); ++i) requests[engine_.owner(table(), keys[i])].wanted.push_back(i);
   for (auto& [node, request] : requests) {
@@ -46,6 +50,7 @@ std::vector<Result<StoredNode>> RecoveryTreeStore::read(std::span<const Key> key
     for (const size_t index : request.wanted) message.records.push_back({table(), keys[index]});
     request.call.send(engine_.channel(node), message, engine_.request_deadline_ns());
   }
+  // A key without a result keeps this error: a reply with too few results is treated like a missing one.
   std::vector<Result<StoredNode>> nodes(
       keys.size(), Status(StatusCode::kUnavailable, "a storage node answered with too few results"));
   for (auto& [node, request] : requests) {
@@ -68,6 +73,8 @@ std::vector<Result<StoredNode>> RecoveryTreeStore::read(std::span<const Key> key
 
 Result<Version> RecoveryTreeStore::write(const wire::PlainWrite::Operation& operation,
                                          std::span<const wire::IndexIntent> intents) {
+  // The write is sent once. If its reply is lost, it may have been executed. The next attempt reads the tree node again
+  // and finds the marks gone, or removes them then.
   wire::PlainWrite message;
   message.operations.push_back(operation);
   message.intents.assign(intents.begin(), intents.end());
@@ -110,7 +117,7 @@ Status undo_group(const RecoveryEngine& engine, bdtree::Tree& tree, std::span<co
         if (entries.entries() == before) return Edit::keep();
         return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
       },
-      Reserve::kUndo);
+      Reserve::kUndo);  // has room even if removes have used up theirs (R6, room before the claim)
   // A dropped index needs no undo (R30, table creation and drop). Neither does a tree that was never made or has lost
   // nodes: the update then fails with kMalformed, and no client reads the index. In an index that clients read,
   // kMalformed is a fault, and the transaction stays open.
@@ -124,6 +131,7 @@ IndexUndo::Outcome IndexUndo::undo(std::span<const wire::Intent* const> changes)
   using Place = std::pair<TableId, std::string_view>;
   std::map<Place, std::vector<const wire::Intent*>> groups;
   for (const wire::Intent* change : changes) groups[{change->table, change->key}].push_back(change);
+  // Each call of the work below takes the next group, not the one of its number: a map has no access by position.
   auto next = groups.begin();
   Outcome outcome;
   engine_.parallel_for(groups.size(), [&](size_t) {
@@ -132,7 +140,7 @@ IndexUndo::Outcome IndexUndo::undo(std::span<const wire::Intent* const> changes)
     const Status undone = undo_group(engine_, *index.tree, group);
     if (undone.ok()) {
       engine_.count_index_changes(group.size());
-    } else if (outcome.status.ok()) {
+    } else if (outcome.status.ok()) {  // the first failure counts; the other groups are undone all the same
       outcome = {undone, is_unavailable(undone) ? index.store.blocked_by() : NodeId()};
     }
   });

@@ -32,7 +32,7 @@ class RecoveryTreeStore final : public bdtree::NodeStore {
   void defer(std::function<void()> work) override;
   void back_off(uint32_t attempt) override;
 
-  /// Returns the storage node that was the last not to answer.
+  /// Returns the storage node that most recently was unavailable (is_unavailable()); 0: none.
   NodeId blocked_by() const { return blocked_by_; }
 
  private:

@@ -1,3 +1,5 @@
+// One poll round of the server thread, and the two directions of messages: events of the transport to the core, and
+// messages of the core to connections. manager.cc runs the rounds.
 #include "commit-manager/src/server/server.h"
 
 #include <algorithm>
@@ -25,10 +27,14 @@ Result<net::Address> Server::listen(const net::Address& address) {
 
 /// Log progress goes before the deadlines: a publication of this round then covers the commits that it makes visible.
 bool Server::step(uint64_t timeout_ns) {
+  // Step 1: tasks and the log. Both run each time; the sum of the results keeps the second call from being skipped.
   const bool ran = static_cast<int>(run_tasks()) + static_cast<int>(poll_log_progress()) != 0;
+  // Step 2: work that is due by the clock. It goes before the network, so a large number of messages delays leases
+  // and publications by one round at most.
   const uint64_t now = clock_();
   const bool due = core_.next_deadline_ns() <= now;
   core_.on_timer(now);
+  // Step 3: the network. The wait ends at the next deadline of the core, or when another thread wakes the transport.
   const uint64_t deadline = core_.next_deadline_ns();
   const size_t events = transport_.poll(deadline <= now ? 0 : std::min(timeout_ns, deadline - now));
   return ran || due || events > 0;
@@ -36,6 +42,7 @@ bool Server::step(uint64_t timeout_ns) {
 
 void Server::close_connections() {
   if (listener_ != nullptr) std::exchange(listener_, nullptr)->close();
+  // Without its context a connection no longer leads to the core.
   for (const auto& [id, entry] : peers_) {
     entry->connection->set_context(nullptr);
     entry->connection->close({StatusCode::kUnavailable, "the commit manager is stopping"});
@@ -55,13 +62,14 @@ bool Server::post(std::function<void(Core&)> task) {
 }
 
 void Server::close_task_queue() {
-  std::vector<std::function<void(Core&)>> dropped;
+  std::vector<std::function<void(Core&)>> dropped;  // declared first: it is destroyed after the lock is released
   const std::scoped_lock lock(mutex_);
   open_ = false;
   dropped.swap(tasks_);
 }
 
 bool Server::run_tasks() {
+  // The tasks run without the mutex, so that they may post further ones.
   std::vector<std::function<void(Core&)>> tasks;
   {
     const std::scoped_lock lock(mutex_);
@@ -98,6 +106,7 @@ void Server::on_closed(net::Connection& connection, const Status& status) {
   if (status.code() == StatusCode::kMalformed || status.code() == StatusCode::kUnsupportedVersion) {
     log_warning("connection from " + connection.peer().to_string() + " closed: " + status.to_string());
   }
+  // The entry goes before the core hears of it: a message that the core sends meanwhile finds no peer.
   const PeerId id = entry->id;
   peers_.erase(id);
   core_.on_peer_disconnected(id);
@@ -113,6 +122,7 @@ void Server::close(PeerId peer, const Status& why) {
   if (at == peers_.end()) return;
   net::Connection& connection = *at->second->connection;
   log_warning("connection from " + connection.peer().to_string() + " closed: " + why.to_string());
+  // The core has dropped the peer. Without a context, on_closed() does not report its end to the core again.
   connection.set_context(nullptr);
   peers_.erase(at);
   connection.close(why);

@@ -23,8 +23,10 @@ namespace loam::commit {
 /// Owner: CommitManager, which calls step() on the server thread. Threads: only the server thread calls the
 /// functions, except post() and close_task_queue().
 ///
-/// Invariants: a connection's context is the PeerEntry of its peer until the core or the network has ended it, then
-/// null; the core hears of the end of every peer exactly once, from whichever side it came.
+/// Invariants:
+/// 1. The context of a connection is the PeerEntry of its peer until the core or the network ends the connection, and
+///    null afterwards.
+/// 2. A peer ends once while the server runs: the core closes it, or on_closed() reports it to the core.
 class Server final : public net::Handler, public Outbox {
  public:
   using Clock = std::function<uint64_t()>;

@@ -1,3 +1,5 @@
+// The state as a file: lock of the folder, read at the start, replacement by write, flush, rename and flush.
+// durable_state.cc defines the bytes, and state_writer.cc calls store() on a thread of its own.
 #include "commit-manager/src/store/state_file.h"
 
 #include <array>
@@ -36,6 +38,7 @@ struct Descriptor {
   const int value;
 };
 
+/// Returns false with the reason in errno.
 bool write_all(int file, Bytes bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file, bytes.data(), bytes.size());
@@ -68,6 +71,7 @@ Result<Buffer> read_all(int file, const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<StateFile>> StateFile::open(const std::string& folder) {
+  // Step 1: the folder. A new folder gets mode 0700, so that only its owner may read it.
   if (::mkdir(folder.c_str(), 0700) == 0) {
     // The entry of the new folder in its parent must survive a power cut too.
     const std::filesystem::path parent = std::filesystem::absolute(folder).lexically_normal().parent_path();
@@ -80,6 +84,8 @@ Result<std::unique_ptr<StateFile>> StateFile::open(const std::string& folder) {
   }
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return Status(StatusCode::kInvalidArgument, "folder " + folder + ": " + why(errno));
+  // Step 2: the lock. The file is opened without O_TRUNC: it contains the process id of the present owner, which the
+  // message below names.
   const int lock = ::openat(descriptor, kLock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) {
     const int error = errno;
@@ -99,6 +105,7 @@ Result<std::unique_ptr<StateFile>> StateFile::open(const std::string& folder) {
   if (::ftruncate(lock, 0) != 0 || ::pwrite(lock, self.data(), self.size(), 0) < 0) {
     return Status(StatusCode::kInvalidArgument, "folder " + folder + " cannot be written: " + why(errno));
   }
+  // Step 3: the state, which no other commit manager can replace from here on.
   LOAM_RETURN_IF_ERROR(file->read());
   return file;
 }
@@ -136,6 +143,7 @@ Result<std::unique_ptr<LogDevice>> StateFile::log_device() {
 }
 
 Status StateFile::store(Bytes state) {
+  // After a failure it is unknown which state the disk has. A later success would hide that.
   LOAM_RETURN_IF_ERROR(failed_);
   Env::pause_point("manager.durable.before");
   failed_ = replace(state);
@@ -148,6 +156,9 @@ Status StateFile::replace(Bytes state) {
   if (state.empty() || state.size() > kMaxStateBytes) {
     return {StatusCode::kInternal, "a state of " + std::to_string(state.size()) + " bytes is impossible"};
   }
+  // The order is what makes the replacement atomic. The new file is on the disk before it gets the name of the state,
+  // so the name never leads to a part of a state. The rename is on the disk before the core hears of it (R11, commit
+  // log and restart of the commit manager).
   LOAM_RETURN_IF_ERROR(write_beside(state));
   Env::pause_point("manager.durable.written");
   if (::renameat(folder_descriptor_, kNewState, folder_descriptor_, kState) != 0) {
@@ -165,6 +176,7 @@ Status StateFile::write_beside(Bytes state) {
   const bool written = file.value >= 0 && write_all(file.value, state);
   if (written) Env::pause_point("manager.durable.beside");
   if (written && ::fdatasync(file.value) == 0) return ok_status();
+  // A state.new that is left here does no harm: the next open() removes it.
   const int error = errno;
   const bool full = error == ENOSPC || error == EDQUOT;
   return {full ? StatusCode::kNoSpace : StatusCode::kInternal,

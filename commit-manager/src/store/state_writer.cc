@@ -1,3 +1,4 @@
+// The handover of one state at a time from the server thread to the writer's thread. state_file.cc writes it.
 #include "commit-manager/src/store/state_writer.h"
 
 #include <mutex>
@@ -27,7 +28,7 @@ std::optional<Status> StateWriter::store(Bytes state) {
   {
     const std::scoped_lock lock(mutex_);
     LOAM_CHECK(!has_pending_state_, "the core stores one state at a time");
-    pending_state_.assign(state.begin(), state.end());
+    pending_state_.assign(state.begin(), state.end());  // the core may reuse its bytes after this call
     has_pending_state_ = true;
   }
   changed_.notify_all();
@@ -41,9 +42,11 @@ void StateWriter::run() {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stopping_ || has_pending_state_; });
       if (stopping_) return;
+      // The swap gives the buffer of the state before back, so two buffers serve all stores.
       state.swap(pending_state_);
       has_pending_state_ = false;
     }
+    // Without the mutex: the disk may take long, and `done` may lead to the next store() at once.
     done_(store_.store(state));
   }
 }

@@ -14,9 +14,9 @@
 
 namespace loam::commit {
 
-/// Stores the states of the core, which never blocks, in a StableStorage, which blocks until the disk has answered
-/// [R11, commit log and restart of the commit manager]. The core passes one state at a time and gets the outcome
-/// later.
+/// Stores the states of the core in a StableStorage [R11, commit log and restart of the commit manager]. The core never
+/// blocks. A StableStorage blocks until the disk has answered, so a thread of its own calls it. The core passes one
+/// state at a time and gets the outcome later.
 ///
 /// Owner: CommitManager. Before start(), store() blocks and returns the outcome at once: a manager that starts serves
 /// no client yet. The destructor waits for the store that is under way. It drops a state whose store has not started,

@@ -27,27 +27,27 @@ template <class T>
 class Pool {
  public:
   /// `allocations` counts the objects that the pool allocates.
-  Pool(size_t max_kept, statistics::Counter& allocations) : max_kept_(max_kept), allocations_(allocations) {}
+  Pool(size_t max_free, statistics::Counter& allocations) : max_free_(max_free), allocations_(allocations) {}
 
-  /// A kept object, or a new one.
+  /// A free object of the pool, or a new one.
   std::unique_ptr<T> acquire() {
-    if (kept_.empty()) {
+    if (free_.empty()) {
       allocations_.add(1);
       return std::unique_ptr<T>(new T);  // leaves the bytes uninitialized: they are written before they are read
     }
-    std::unique_ptr<T> result = std::move(kept_.back());
-    kept_.pop_back();
+    std::unique_ptr<T> result = std::move(free_.back());
+    free_.pop_back();
     return result;
   }
   /// Keeps the object for reuse, or deletes it beyond the limit.
   void release(std::unique_ptr<T> item) {
-    if (kept_.size() < max_kept_) kept_.push_back(std::move(item));
+    if (free_.size() < max_free_) free_.push_back(std::move(item));
   }
 
  private:
-  const size_t max_kept_;
+  const size_t max_free_;
   statistics::Counter& allocations_;
-  std::vector<std::unique_ptr<T>> kept_;
+  std::vector<std::unique_ptr<T>> free_;
 };
 
 /// The input buffer of a connection. It has room for two frames, so that a whole frame fits behind the rest of another.

@@ -33,8 +33,8 @@ namespace loam::net {
 
 class TransportBase;
 
-/// The memory of an offered region. It lives until the region is withdrawn or the connection is destroyed; the peer's
-/// writes end before.
+/// The memory of an offered region. It lives until the region is withdrawn or the connection is destroyed. The peer's
+/// writes end before that.
 class RegionMemory {
  public:
   virtual ~RegionMemory() = default;
@@ -139,7 +139,7 @@ class ConnectionBase : public Connection {
   void release_input();
   Bytes frame_at(size_t at) const;
   Status parse();
-  Status take_frame(const FrameHeader& header, Bytes payload);
+  Status process_frame(const FrameHeader& header, Bytes payload);
   Status apply_write(const FrameHeader& header, Bytes payload);
   void deliver();
   Status deliver_frame(const FrameHeader& header, Bytes payload);
@@ -162,7 +162,7 @@ class ConnectionBase : public Connection {
   bool service_pending_ = false;  // whether the connection is in host_.service_pending_
   bool paused_ = false;
   bool want_writable_ = false;
-  bool said_goodbye_ = false;  // the peer has; goodbye_ ends the connection when all earlier messages are delivered
+  bool said_goodbye_ = false;  // the peer has sent kGoodbye; received() ends the connection
   Status goodbye_;
   Status end_status_;
 

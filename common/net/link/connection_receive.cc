@@ -51,10 +51,13 @@ void ConnectionBase::received_greeting(size_t size) {
                                  host_.options().protocol_version);
   if (!status.ok()) {
     host_.counters_.connections_refused.add(1);
+    // The side that has connected learns the reason from this greeting, which end() sends.
     if (!is_initiator_ && ours) queue_greeting(GreetingKind::kReject, status.code());
     end({status.code(), peer_.to_string() + ": " + std::string(status.message())}, true);
     return;
   }
+  // From here on the limits of the peer bound the output. The service of this round sends the messages that were
+  // committed before the handshake.
   max_frame_out_ = std::min<size_t>(greeting.max_frame_bytes, kMaxFrameBytes) / kFrameAlignment * kFrameAlignment;
   window_out_ = std::min<uint32_t>(greeting.window_frames, UINT16_MAX);
   credits_ = window_out_;
@@ -95,6 +98,7 @@ void ConnectionBase::make_input_room() {
   // There must be room for the whole frame that begins at in_parsed_.
   const size_t needed = host_.options().max_frame_bytes;
   if (in_capacity_ - in_parsed_ >= needed) return;
+  // Step 1: move the undelivered bytes to the begin of the buffer.
   if (in_begin_ > 0) {
     std::memmove(in_, in_ + in_begin_, in_end_ - in_begin_);
     in_parsed_ -= in_begin_;
@@ -102,8 +106,8 @@ void ConnectionBase::make_input_room() {
     in_begin_ = 0;
     if (in_capacity_ - in_parsed_ >= needed) return;
   }
-  // Only a paused connection reaches this point, because it holds more than a frame. The credits of the peer limit
-  // its memory to max_input_bytes().
+  // Step 2: take a larger buffer. Only a paused connection reaches this point, because it holds more than a frame. The
+  // credits of the peer limit its memory to max_input_bytes().
   std::vector<std::byte> larger(std::max(std::min(2 * in_capacity_, max_input_bytes()), in_parsed_ + needed));
   std::memcpy(larger.data(), in_, in_end_);
   grown_.swap(larger);
@@ -114,6 +118,7 @@ void ConnectionBase::make_input_room() {
 }
 
 void ConnectionBase::release_input() {
+  // A connection without undelivered bytes gives its buffer to the pool, so idle connections take no input memory.
   if (in_begin_ < in_end_ || in_ == nullptr) return;
   in_begin_ = in_parsed_ = in_end_ = 0;
   in_ = nullptr;
@@ -134,8 +139,12 @@ void ConnectionBase::received(size_t size) {
     return;
   }
   in_end_ += size;
+  // parse() applies the credits and one-sided writes of all whole frames, also while the handler pauses. So a pause
+  // keeps neither this side from sending nor the peer from writing into regions.
   Status status = parse();
   if (!paused_) deliver();
+  // The frames before a malformed one and before a goodbye are delivered. If the handler pauses, they are dropped with
+  // the connection.
   if (!status.ok()) {
     close({status.code(), "peer " + peer_.to_string() + " sent " + std::string(status.message())});
   } else if (said_goodbye_) {
@@ -145,12 +154,14 @@ void ConnectionBase::received(size_t size) {
 }
 
 void ConnectionBase::received_in_place(MutableBytes bytes) {
+  // Without earlier bytes in the input buffer, the frames are parsed where the network has put them, without a copy.
   const bool direct = state_ == State::kOpen && !paused_ && in_ == nullptr;
   if (direct) {
     in_ = bytes.data();
     in_capacity_ = bytes.size();
     received(bytes.size());
     if (in_ != bytes.data()) return;  // release_input(): all bytes were delivered
+    // A part of a frame is left, or whole frames, because a handler has paused. They move into an input buffer.
     bytes = bytes.first(in_end_).subspan(in_begin_);
     const size_t parsed = in_parsed_ - in_begin_;
     in_ = nullptr;
@@ -177,6 +188,7 @@ Status ConnectionBase::parse() {
     const auto header = read_as<FrameHeader>(in_ + in_parsed_);
     LOAM_RETURN_IF_ERROR(check_header(header, host_.options().max_frame_bytes));
     if (in_end_ - in_parsed_ < header.size_bytes) break;
+    // With more credits than its window, this side would send frames for which the peer has no memory.
     if (header.credits > window_out_ - credits_) {
       return malformed(std::to_string(header.credits) + " credits, of which only " +
                        std::to_string(window_out_ - credits_) + " were in use");
@@ -185,7 +197,7 @@ Status ConnectionBase::parse() {
       credits_ += header.credits;
       if (waiting_frames_ > 0) request_service();
     }
-    LOAM_RETURN_IF_ERROR(take_frame(header, frame_at(in_parsed_).subspan(sizeof(FrameHeader))));
+    LOAM_RETURN_IF_ERROR(process_frame(header, frame_at(in_parsed_).subspan(sizeof(FrameHeader))));
     if (takes_credit(header.type)) {
       in_parsed_ += header.size_bytes;
       continue;
@@ -203,8 +215,9 @@ Status ConnectionBase::parse() {
   return ok_status();
 }
 
-Status ConnectionBase::take_frame(const FrameHeader& header, Bytes payload) {
+Status ConnectionBase::process_frame(const FrameHeader& header, Bytes payload) {
   if (takes_credit(header.type)) {
+    // The bound of the input buffer, max_input_bytes(), holds only for a peer that respects its credits.
     if (++credits_outstanding_ > host_.options().window_frames) return malformed("more frames than it had credits for");
     host_.counters_.frames_in.add(1);
   }
@@ -262,12 +275,14 @@ Status ConnectionBase::apply_memory_window(const MemoryWindowBody&) {
 Status ConnectionBase::apply_write(const FrameHeader& header, Bytes payload) {
   Part part;
   LOAM_RETURN_IF_ERROR(parse_part(header, payload, part));
+  // The ids ascend, because offer_region() numbers the regions and appends them.
   const auto region = std::lower_bound(regions_.begin(), regions_.end(), part.head.whole,
                                        [](const Region& offered, uint64_t id) { return offered.id < id; });
   if (region == regions_.end() || region->id != part.head.whole) {
     return malformed("a write to region " + std::to_string(part.head.whole) + ", which is not offered");
   }
   const MutableBytes memory = region->memory->bytes();
+  // The test subtracts, because the peer may have chosen an offset with which a sum overflows.
   if (part.head.offset > memory.size() || part.bytes.size() > memory.size() - part.head.offset) {
     return malformed("a write of " + std::to_string(part.bytes.size()) + " bytes at " +
                      std::to_string(part.head.offset) + " of a region of " + std::to_string(memory.size()));
@@ -286,6 +301,7 @@ void ConnectionBase::resume_receiving() {
 }
 
 void ConnectionBase::deliver() {
+  // Each call of the handler may pause or close the connection, so every iteration tests both.
   while (!paused_ && state_ == State::kOpen && in_begin_ < in_parsed_) {
     const Bytes frame = frame_at(in_begin_);
     const auto header = read_as<FrameHeader>(frame.data());
@@ -294,20 +310,23 @@ void ConnectionBase::deliver() {
       close({status.code(), "peer " + peer_.to_string() + " sent " + std::string(status.message())});
       return;
     }
+    // The peer gets the credit only after the handler has returned, so a slow handler slows down its peer.
     in_begin_ += header.size_bytes;
     ++credits_to_return_;
   }
+  // The peer gets the credits in this round, even if this side has nothing else to send.
   if (credits_to_return_ >= host_.options().window_frames / 2) request_service();
 }
 
 Status ConnectionBase::deliver_frame(const FrameHeader& header, Bytes payload) {
   if (header.type == FrameType::kMessages) return deliver_messages(header, payload);
   if (header.type == FrameType::kFragment) return deliver_fragment(header, payload);
-  return ok_status();  // a write: take_frame() has applied it
+  return ok_status();  // a write: process_frame() has applied it
 }
 
 Status ConnectionBase::deliver_messages(const FrameHeader& header, Bytes payload) {
   if (reassembly_whole_ != 0) return malformed("messages between the fragments of another");
+  // All messages are checked before the handler sees the first one, so a malformed frame has no effect.
   std::vector<Bytes>& messages = host_.messages_;
   messages.clear();
   while (!payload.empty()) {  // check_header(): a multiple of 8 bytes, so there is room for a MessageHeader
@@ -358,16 +377,19 @@ Status ConnectionBase::deliver_fragment(const FrameHeader& header, Bytes payload
 
 void ConnectionBase::service() {
   if (state_ == State::kEnded) return;
+  // Phase 1: deliver the messages that have waited for the end of a pause.
   if (!paused_ && in_begin_ < in_parsed_) {
     deliver();
     if (state_ == State::kEnded) return;
     release_input();
   }
+  // Phase 2: notify an owner whose send was refused. With half of the queue free, its next sends succeed too.
   if (want_writable_ && queued_bytes_ <= host_.options().max_queued_bytes / 2) {
     want_writable_ = false;
     handler_.on_writable(*this);
     if (state_ == State::kEnded) return;
   }
+  // Phase 3: send what the owner has committed, and the credits that are due.
   if (state_ == State::kOpen) transmit();
 }
 

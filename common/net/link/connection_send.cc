@@ -43,6 +43,7 @@ void ConnectionBase::request_service() {
 
 bool ConnectionBase::accepts(size_t size) const {
   if (state_ == State::kEnded || size == 0 || size > max_message_bytes_) return false;
+  // An empty queue accepts every message, because one that is larger than the limit could otherwise never be sent.
   return queued_bytes_ == 0 || queued_bytes_ + message_footprint(size) <= host_.options().max_queued_bytes;
 }
 
@@ -65,12 +66,16 @@ std::byte* ConnectionBase::reserve(size_t size) {
   LOAM_DCHECK(reserved_ == 0, "two reservations at a time on one connection");
   if (!accepts(size)) {
     if (state_ != State::kEnded && size != 0 && size <= max_message_bytes_) {
+      // The queue is full. Only this reason of a refusal ends when the network accepts bytes, so only here
+      // on_writable() is requested.
       want_writable_ = true;
       host_.counters_.overloads.add(1);
     }
     return nullptr;
   }
   reserved_ = size;
+  // A message that fits into a frame is encoded in the tail frame itself, without a copy. A larger one is encoded in
+  // large_, and commit() copies it into fragments.
   const size_t footprint = message_footprint(size);
   if (footprint > max_frame_out_ - kFrameOverheadBytes) {
     if (large_.size() < size) large_.resize(size);
@@ -118,6 +123,7 @@ void ConnectionBase::note_queued(OutFrame& frame, size_t bytes) {
 }
 
 void ConnectionBase::queue_parts(FrameType type, PartHeader head, Bytes bytes, bool direct) {
+  // Each part takes a frame of its own, because a fragment and a write have a header for the whole frame.
   while (!bytes.empty()) {
     OutFrame& frame = append_frame(type);
     const size_t size = std::min(bytes.size(), max_frame_out_ - kPartOverheadBytes);
@@ -176,6 +182,8 @@ OutFrame& ConnectionBase::append_frame(FrameType type) {
 }
 
 void ConnectionBase::insert_after_finalized(std::unique_ptr<OutFrame> owned) {
+  // A control frame takes no credit and overtakes the waiting frames. So two sides that have both used up their credits
+  // still give each other new ones. It follows the finalized frames, because the first of them may be sent in part.
   OutFrame* frame = owned.release();
   OutFrame*& place = last_finalized_ == nullptr ? head_ : last_finalized_->next;
   frame->next = place;
@@ -189,6 +197,7 @@ void ConnectionBase::insert_after_finalized(std::unique_ptr<OutFrame> owned) {
 }
 
 void ConnectionBase::finalize(OutFrame& frame) {
+  // Every frame carries the credits that are due, so two sides that both send need few credit frames.
   const auto credits = static_cast<uint16_t>(std::min<uint32_t>(credits_to_return_, UINT16_MAX));
   credits_to_return_ -= credits;
   credits_outstanding_ -= credits;
@@ -257,13 +266,15 @@ void ConnectionBase::drop_waiting() {
 
 size_t ConnectionBase::gather(iovec* pieces, size_t max) {
   // Before the handshake is complete, only the greeting leaves, which is finalized.
-  const bool may_stamp = state_ == State::kOpen;
-  const bool can_carry = waiting_frames_ > 0 && credits_ > 0;
-  if (may_stamp && !can_carry && credits_to_return_ >= host_.options().window_frames / 2) queue_credits();
+  const bool may_finalize = state_ == State::kOpen;
+  // A frame that leaves anyway carries the credits. Only without one a credit frame is made, for half of the window.
+  const bool has_sendable_frame = waiting_frames_ > 0 && credits_ > 0;
+  if (may_finalize && !has_sendable_frame && credits_to_return_ >= host_.options().window_frames / 2) queue_credits();
   size_t count = 0;
+  // A waiting frame takes its credit and becomes final only now, so that messages are added to it as long as possible.
   for (OutFrame* frame = head_; frame != nullptr && count < max; frame = frame->next) {
     if (!frame->finalized) {
-      if (!may_stamp || frame->size_bytes == kFrameOverheadBytes) break;  // the tail may have no message yet
+      if (!may_finalize || frame->size_bytes == kFrameOverheadBytes) break;  // the tail may have no message yet
       if (frame->direct) {
         frame->finalized = true;  // the peer receives no frame, so this needs neither a credit nor a header
       } else if (credits_ == 0) {
@@ -320,7 +331,10 @@ void ConnectionBase::end(Status status, bool say_goodbye) {
   if (state_ == State::kOpen) host_.counters_.connections_closed.add(1);
   // Finalized frames may be sent in part already, so they stay before the goodbye. Waiting frames are dropped.
   drop_waiting();
+  // Before the handshake a peer expects no frame, so only an open connection says goodbye.
   if (say_goodbye && state_ == State::kOpen) queue_goodbye(status);
+  // transmit() runs after the change of state, so that gather() finalizes no further frame. on_closed() follows in
+  // poll(), because close() may be called inside a callback of this connection.
   const bool reachable = state_ != State::kOpening;
   state_ = State::kEnded;
   end_status_ = std::move(status);

@@ -1,3 +1,6 @@
+// Checks of the bytes from a peer: headers, greetings, parts and goodbyes. frame.h has their layouts. Bytes of a peer
+// never fail an assertion; every check returns kMalformed instead.
+
 #include "common/net/link/frame.h"
 
 #include <algorithm>
@@ -16,6 +19,8 @@ Status check_header(const FrameHeader& header, size_t max_frame_bytes) {
   if (header.type < FrameType::kMessages || header.type > FrameType::kMemoryWindow || header.reserved != 0) {
     return malformed("a frame of unknown type " + std::to_string(static_cast<unsigned>(header.type)));
   }
+  // parse() relies on these checks. With at least the size of a header it advances with every frame, with multiples
+  // of 8 all messages stay aligned, and a frame of at most max_frame_bytes fits into the input buffer.
   if (header.size_bytes < kFrameOverheadBytes || header.size_bytes % kFrameAlignment != 0) {
     return malformed("a frame of " + std::to_string(header.size_bytes) + " bytes, which no frame has");
   }
@@ -26,6 +31,7 @@ Status check_header(const FrameHeader& header, size_t max_frame_bytes) {
   if (header.type == FrameType::kCredits && header.size_bytes != kFrameOverheadBytes) {
     return malformed("a credit frame with a payload");
   }
+  // process_frame() reads this payload without another check.
   if (header.type == FrameType::kMemoryWindow && header.size_bytes != kFrameOverheadBytes + sizeof(MemoryWindowBody)) {
     return malformed("a memory window of a wrong size");
   }
@@ -36,6 +42,7 @@ Status check_greeting(const Greeting& greeting, GreetingKind expected, uint32_t 
   if (greeting.magic != kMagic || greeting.size_bytes != sizeof(Greeting)) {
     return malformed("the peer does not speak Loam's protocol; is the port right?");
   }
+  // The version comes before the other fields, so that a peer of another version gets the error that says what to do.
   if (greeting.protocol_version != own_version) {
     return {StatusCode::kUnsupportedVersion, "the peer speaks version " + std::to_string(greeting.protocol_version) +
                                                  " of the protocol, this program version " +
@@ -49,6 +56,7 @@ Status check_greeting(const Greeting& greeting, GreetingKind expected, uint32_t 
     return {StatusCode::kUnavailable, "the server refuses the connection"};
   }
   if (greeting.kind != expected) return malformed("a greeting of the wrong kind");
+  // An endpoint gives credits back when half of its window is due (gather()), and a window of 1 has no half.
   if (greeting.max_frame_bytes < kMinFrameBytes || greeting.window_frames < 2 || greeting.max_message_bytes == 0) {
     return malformed("a greeting with impossible limits");
   }
@@ -66,9 +74,12 @@ Status parse_part(const FrameHeader& header, Bytes payload, Part& part) {
 }
 
 Status parse_goodbye(const FrameHeader& header, Bytes payload) {
+  // The text goes into logs and to terminals of this side, so the peer must not choose control characters.
   const size_t size = std::min<size_t>({header.b, payload.size(), kMaxGoodbyeText});
   std::string text(as_text(payload.first(size)));
   std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  // Other codes have a meaning in the messages above the transport, so a peer must not be able to cause them by a
+  // goodbye.
   switch (static_cast<StatusCode>(header.a)) {
     case StatusCode::kMalformed:
       return malformed("the peer says that this side broke the protocol: " + text);

@@ -38,7 +38,7 @@ inline constexpr uint64_t kMagic = 0xff74654e6d616f4cu;
 /// Frames, messages and parts begin at multiples of this.
 inline constexpr size_t kFrameAlignment = 8;
 
-/// The kind of a greeting: of the side that connects, or the answer of the side that listens.
+/// The kind of a greeting. The side that connects sends kHello, and the side that listens answers kWelcome or kReject.
 enum class GreetingKind : uint32_t { kHello = 1, kWelcome = 2, kReject = 3 };
 
 /// The first bytes of each side.

@@ -1,3 +1,6 @@
+// The work that all transports do for their connections: checks of options and addresses, service, ends, and deadlines
+// of handshakes. connection_send.cc and connection_receive.cc have the protocol of one connection.
+
 #include "common/net/link/transport_base.h"
 
 #include <algorithm>
@@ -39,6 +42,7 @@ TransportBase::TransportBase(Scheme scheme, const TransportOptions& options)
       options_(options),
       frames_(kMaxPooledFrames, counters_.buffer_allocations),
       blocks_(kMaxPooledBlocks, counters_.buffer_allocations) {
+  // Room for as many messages as a frame can have, so that deliver_messages() never allocates.
   messages_.reserve(kMaxFrameBytes / message_footprint(1));
 }
 
@@ -50,9 +54,12 @@ Status TransportBase::check_scheme(const Address& address) const {
           address.to_string() + " is not an address of the " + std::string(to_string(scheme_)) + " transport"};
 }
 
-Status TransportBase::check_listen(const Address& address, std::span<const AcceptTarget> shares) const {
-  for (const AcceptTarget& share : shares) {
-    if (share.handler != nullptr && share.transport != nullptr && typeid(*share.transport) == typeid(*this)) continue;
+Status TransportBase::check_listen(const Address& address, std::span<const AcceptTarget> targets) const {
+  // A listener casts the transport of each target to its own class when it passes on an accepted connection. So all
+  // transports must have this class.
+  for (const AcceptTarget& target : targets) {
+    if (target.handler != nullptr && target.transport != nullptr && typeid(*target.transport) == typeid(*this))
+      continue;
     return {StatusCode::kInvalidArgument,
             "a listening address is shared by " + std::string(to_string(scheme_)) + " transports with handlers only"};
   }
@@ -71,31 +78,35 @@ Status TransportBase::check_connect(const Address& address) const {
   return ok_status();
 }
 
-ConnectionBase& TransportBase::adopt(std::unique_ptr<ConnectionBase> link) {
-  ConnectionBase& result = *link;
-  connections_.emplace(&result, std::move(link));
+ConnectionBase& TransportBase::adopt(std::unique_ptr<ConnectionBase> connection) {
+  ConnectionBase& result = *connection;
+  connections_.emplace(&result, std::move(connection));
   greeting_.push_back(&result);
   return result;
 }
 
 size_t TransportBase::service_connections() {
+  // Phase 1: service. A callback may request service again, also of its own connection. The swap keeps the list of this
+  // iteration unchanged meanwhile.
   size_t events = 0;
   for (int turn = 0; turn < kMaxServiceRounds && !service_pending_.empty(); ++turn) {
     std::swap(service_pending_, servicing_);
-    for (ConnectionBase* link : servicing_) {
-      link->service_pending_ = false;
-      link->service();
+    for (ConnectionBase* connection : servicing_) {
+      connection->service_pending_ = false;
+      connection->service();
     }
     servicing_.clear();
   }
-  // A callback may end further connections. These go into ended_, and the loop handles them too.
+  // Phase 2: ends. Connections are destroyed here and in the destructor only, so a callback may use its connection
+  // until it returns, also after close(). A callback may end further connections. These go into ended_, and the loop
+  // handles them too.
   while (!ended_.empty()) {
     std::swap(ended_, ending_);
-    for (ConnectionBase* link : ending_) {
+    for (ConnectionBase* connection : ending_) {
       ++events;
-      if (link->announced_) link->handler_.on_closed(*link, link->end_status_);
-      if (link->service_pending_) std::erase(service_pending_, link);
-      connections_.erase(link);
+      if (connection->announced_) connection->handler_.on_closed(*connection, connection->end_status_);
+      if (connection->service_pending_) std::erase(service_pending_, connection);
+      connections_.erase(connection);
     }
     ending_.clear();
   }
@@ -105,21 +116,25 @@ size_t TransportBase::service_connections() {
 uint64_t TransportBase::check_handshakes() {
   if (greeting_.empty()) return kForever;
   const uint64_t now = now_ns();
+  // The list is searched once in kHandshakeCheckNs at most, so that not every round pays for it.
   if (now < next_handshake_check_ns_) return next_handshake_check_ns_ - now;
   uint64_t next = kForever;
   std::erase_if(greeting_, [&](const ConnectionBase* pointer) {
+    // The connection may have been destroyed, so the pointer must not be used before the look-up by its address. If a
+    // new connection has the address, the list has two entries for it, which is harmless.
     const auto found = connections_.find(pointer);
     if (found == connections_.end()) return true;
-    ConnectionBase& link = *found->second;
-    if (link.state_ == ConnectionBase::State::kOpen || link.state_ == ConnectionBase::State::kEnded) return true;
-    if (link.deadline_ns_ > now) {
-      next = std::min(next, link.deadline_ns_ - now);
+    ConnectionBase& connection = *found->second;
+    if (connection.state_ == ConnectionBase::State::kOpen || connection.state_ == ConnectionBase::State::kEnded)
+      return true;
+    if (connection.deadline_ns_ > now) {
+      next = std::min(next, connection.deadline_ns_ - now);
       return false;
     }
     counters_.connections_refused.add(1);
-    link.fail({StatusCode::kTimeout, "no handshake with " + link.peer().to_string() + " within " +
-                                         std::to_string(options_.handshake_timeout_ns / 1'000'000) +
-                                         " ms; is it a Loam server, and not overloaded?"});
+    connection.fail({StatusCode::kTimeout, "no handshake with " + connection.peer().to_string() + " within " +
+                                               std::to_string(options_.handshake_timeout_ns / 1'000'000) +
+                                               " ms; is it a Loam server, and not overloaded?"});
     return true;
   });
   if (next != kForever) next = std::max(next, kHandshakeCheckNs);

@@ -19,11 +19,11 @@ Status check_options(const TransportOptions& options);
 /// Distributes the connections that a listener accepts to its targets in turn.
 class RoundRobin {
  public:
-  explicit RoundRobin(std::span<const Transport::AcceptTarget> shares) : shares_(shares.begin(), shares.end()) {}
-  const Transport::AcceptTarget& next() { return shares_[turn_++ % shares_.size()]; }
+  explicit RoundRobin(std::span<const Transport::AcceptTarget> targets) : targets_(targets.begin(), targets.end()) {}
+  const Transport::AcceptTarget& next() { return targets_[turn_++ % targets_.size()]; }
 
  private:
-  const std::vector<Transport::AcceptTarget> shares_;
+  const std::vector<Transport::AcceptTarget> targets_;
   size_t turn_ = 0;
 };
 
@@ -42,13 +42,13 @@ class TransportBase : public Transport {
 
   /// Checks the arguments of listen(). kInvalidArgument: the address has another scheme, or a target has no handler
   /// or is no transport of this class.
-  Status check_listen(const Address& address, std::span<const AcceptTarget> shares) const;
+  Status check_listen(const Address& address, std::span<const AcceptTarget> targets) const;
   /// Checks the address of connect(). kInvalidArgument: it has another scheme or no port. kOverloaded: the transport
   /// has max_connections.
   Status check_connect(const Address& address) const;
 
   /// Takes over a new connection.
-  ConnectionBase& adopt(std::unique_ptr<ConnectionBase> link);
+  ConnectionBase& adopt(std::unique_ptr<ConnectionBase> connection);
   size_t connection_count() const { return connections_.size(); }
   /// Whether the transport has max_connections.
   bool full() const { return connections_.size() >= options_.max_connections; }

@@ -42,7 +42,7 @@ class RawPeer {
     if (!found.ok() || rdma_create_id(nullptr, &id_, nullptr, RDMA_PS_TCP) != 0) return false;
     SocketAddress where = found->front();
     if (rdma_resolve_addr(id_, nullptr, where.get(), 2'000) != 0 || rdma_resolve_route(id_, 2'000) != 0) return false;
-    return make_queue_pair() && ask() && open();
+    return make_queue_pair() && request_connection() && open();
   }
 
   /// Receives the next memory window that the server announces.
@@ -63,7 +63,7 @@ class RawPeer {
   /// Performs one operation on eight bytes at `address` of the server's memory, and returns the status of its
   /// completion.
   ibv_wc_status reach(ibv_wr_opcode opcode, uint64_t address, uint32_t key) {
-    ibv_sge piece = {reinterpret_cast<uintptr_t>(mine()), 8, registration_->lkey};
+    ibv_sge piece = {reinterpret_cast<uintptr_t>(send_buffer()), 8, registration_->lkey};
     ibv_send_wr request{};
     request.wr_id = kReceives;
     request.sg_list = &piece;
@@ -81,7 +81,7 @@ class RawPeer {
   }
 
   /// The eight bytes that reach() writes to the server, or into which it reads.
-  std::byte* mine() { return memory_.data() + kReceives * kRdmaBufferBytes; }
+  std::byte* send_buffer() { return memory_.data() + kReceives * kRdmaBufferBytes; }
 
  private:
   bool make_queue_pair() {
@@ -100,7 +100,7 @@ class RawPeer {
   }
 
   /// Sends the connection request of a Loam client, but also requests the right to read.
-  bool ask() {
+  bool request_connection() {
     const TransportOptions options;
     RdmaHello hello;
     hello.protocol_version = options.protocol_version;
@@ -221,7 +221,7 @@ TEST_F(RdmaAccessTest, APeerReachesItsRegionWhileItIsOfferedByWritesAlone) {
       connection->withdraw_region(region.remote);
       EXPECT_EQ(beside([&] { return peer.next_window().size; }), 0u);
     }
-    std::fill_n(peer.mine(), 8, std::byte{'x'});
+    std::fill_n(peer.send_buffer(), 8, std::byte{'x'});
     const ibv_wr_opcode opcode = attempt == Attempt::kRead  ? IBV_WR_RDMA_READ
                                  : attempt == Attempt::kAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD
                                                             : IBV_WR_RDMA_WRITE;
@@ -235,7 +235,7 @@ TEST_F(RdmaAccessTest, APeerReachesItsRegionWhileItIsOfferedByWritesAlone) {
       continue;
     }
     EXPECT_TRUE(status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR) << ibv_wc_status_str(status);
-    EXPECT_EQ(peer.mine()[0], std::byte{'x'}) << "nothing was read";
+    EXPECT_EQ(peer.send_buffer()[0], std::byte{'x'}) << "nothing was read";
     ASSERT_TRUE(poll_until([&] { return !served_.closed.empty(); }));
     EXPECT_EQ(served_.closed[0].code(), StatusCode::kMalformed) << served_.closed[0].to_string();
     EXPECT_TRUE(attempt == Attempt::kWithdrawn || seen == before_);
@@ -247,16 +247,16 @@ TEST_F(RdmaAccessTest, TheKeyOfAnotherConnectionGrantsNoAccess) {
   Connection* owned = connect_raw(owner);
   MemoryWindowBody window;
   const OfferedRegion region = offer(*owned, owner, window);
-  RawPeer thief;
-  connect_raw(thief);
-  std::fill_n(thief.mine(), 8, std::byte{'x'});
-  const ibv_wc_status status = beside([&] { return thief.reach(IBV_WR_RDMA_WRITE, window.address, window.key); });
+  RawPeer attacker;
+  connect_raw(attacker);
+  std::fill_n(attacker.send_buffer(), 8, std::byte{'x'});
+  const ibv_wc_status status = beside([&] { return attacker.reach(IBV_WR_RDMA_WRITE, window.address, window.key); });
   EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
   ASSERT_TRUE(poll_until([&] { return !served_.closed.empty(); }));
   EXPECT_EQ(served_.closed[0].code(), StatusCode::kMalformed) << served_.closed[0].to_string();
   EXPECT_TRUE(as_text(region.memory) == before_);
   ASSERT_EQ(served_.connections, std::vector<Connection*>{owned}) << "the connection of the owner stays open";
-  std::fill_n(owner.mine(), 8, std::byte{'o'});
+  std::fill_n(owner.send_buffer(), 8, std::byte{'o'});
   EXPECT_EQ(beside([&] { return owner.reach(IBV_WR_RDMA_WRITE, window.address, window.key); }), IBV_WC_SUCCESS);
   EXPECT_TRUE(as_text(region.memory) == "oooooooo" + before_.substr(8));
 }

@@ -1,3 +1,6 @@
+// One connection over verbs: it moves frames between ConnectionBase and a queue pair, and offers regions through memory
+// windows. rdma_queue_pair.cc has the work requests, and rdma_transport.cc listening and polling.
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -20,12 +23,13 @@ RdmaConnection::RdmaConnection(RdmaTransport& transport, Handler& handler, Addre
     : ConnectionBase(transport, handler, std::move(peer), announced), transport_(transport) {}
 
 RdmaConnection::~RdmaConnection() {
-  if (lookup_ != 0) transport_.lookups().cancel(lookup_);
+  if (lookup_ != 0) transport_.host_resolver().cancel(lookup_);
   drop_queue_pair();
 }
 
 void RdmaConnection::drop_queue_pair() {
   if (queue_pair_ == nullptr) return;
+  // The last output, such as the goodbye, may still wait for credits, so the queue pair outlives its connection.
   queue_pair_->attach(nullptr);
   transport_.linger(std::move(queue_pair_));
 }
@@ -33,7 +37,7 @@ void RdmaConnection::drop_queue_pair() {
 // ---- opening --------------------------------------------------------------------------------------------------------
 
 void RdmaConnection::connect_by_name() {
-  lookup_ = transport_.lookups().submit(peer(), [this](HostResolver::ResolveResult found) {
+  lookup_ = transport_.host_resolver().submit(peer(), [this](HostResolver::ResolveResult found) {
     if (state() == State::kEnded) return;
     if (found.ok()) return connect(std::move(found).value());
     transport_.counters_.connections_refused.add(1);
@@ -54,6 +58,7 @@ void RdmaConnection::try_next_address(const std::string& reason) {
   while (!candidates_.empty()) {
     const SocketAddress where = candidates_.back();
     candidates_.pop_back();
+    // Each address gets a queue pair of its own, because another device may have the route to it.
     queue_pair_ = std::make_unique<RdmaQueuePair>(transport_, nullptr);
     queue_pair_->attach(this);
     const Status status = queue_pair_->resolve(where);
@@ -81,8 +86,8 @@ void RdmaConnection::route_resolved() {
   if (!status.ok()) try_next_address(std::string(status.message()));
 }
 
-void RdmaConnection::accept(std::unique_ptr<RdmaQueuePair> path, const CmEvent& request) {
-  queue_pair_ = std::move(path);
+void RdmaConnection::accept(std::unique_ptr<RdmaQueuePair> queue_pair, const CmEvent& request) {
+  queue_pair_ = std::move(queue_pair);
   queue_pair_->attach(this);
   start(false);
   queue_pair_->on_cm_event(request);
@@ -99,12 +104,14 @@ void RdmaConnection::connection_failed(const Status& status) {
   // A connection that fails before its handshake is complete counts as refused.
   if (state() == State::kGreeting) transport_.counters_.connections_refused.add(1);
   if (status == StatusCode::kMalformed) transport_.counters_.connections_malformed.add(1);
+  // The owner needs to know which connection ended, so a message without the address of the peer gets it.
   const bool named = status.message().find(peer().to_string()) != std::string_view::npos;
   fail(named ? status : Status(status.code(), peer().to_string() + ": " + std::string(status.message())));
 }
 
-bool RdmaConnection::take_greeting() {
+bool RdmaConnection::send_greeting() {
   if (has_greeting_) return true;
+  // rdma_cm carries the greeting as private data, so it leaves the output here and takes no network message.
   iovec piece{};
   if (gather(&piece, 1) == 0) return false;
   // An assertion is allowed here: the output consists of frames of this side only.
@@ -126,11 +133,13 @@ bool RdmaConnection::take_greeting() {
 // ---- sending --------------------------------------------------------------------------------------------------------
 
 void RdmaConnection::transmit() {
-  if (queue_pair_ == nullptr || !take_greeting()) return;
+  if (queue_pair_ == nullptr || !send_greeting()) return;
   const bool final_send = state() == State::kEnded;
   std::array<iovec, kMaxPieces> pieces;
   bool more = true;
   while (more) {
+    // gather() takes credits for the frames that it returns, so it is asked for no more frames than there is room for
+    // messages. A large frame takes several messages. If the room ends inside it, sent_bytes keeps the place.
     size_t room = queue_pair_->room(final_send);
     const size_t count = room == 0 ? 0 : gather(pieces.data(), std::min(room, pieces.size()));
     more = count > 0;
@@ -163,6 +172,7 @@ bool RdmaConnection::stage_write(size_t& room) {
   const size_t padding = frame.size_bytes - kPartOverheadBytes - size;
   size_t done = frame.sent_bytes - kPartOverheadBytes;
   while (done < size) {
+    // A write has at most the size of a buffer. The peer sees the writes in order, before any later message.
     const RemotePlace where{head.offset + done, static_cast<uint32_t>(head.whole)};
     const Bytes part(frame.bytes + kPartOverheadBytes + done, std::min(size - done, kRdmaBufferBytes));
     if (room == 0 || !queue_pair_->stage(part, &where)) return false;
@@ -176,19 +186,20 @@ bool RdmaConnection::stage_write(size_t& room) {
 // ---- memory windows -------------------------------------------------------------------------------------------------
 
 /// A region into which the peer's device writes.
-class RdmaConnection::Window final : public RegionMemory {
+class RdmaConnection::WindowRegion final : public RegionMemory {
  public:
-  Window(RdmaConnection& link, uint64_t id, RdmaBlock& block, size_t size)
-      : link_(link), id_(id), block_(block), size_(size) {}
+  WindowRegion(RdmaConnection& connection, uint64_t id, RdmaBlock& block, size_t size)
+      : connection_(connection), id_(id), block_(block), size_(size) {}
   void withdraw() override {
-    if (link_.queue_pair_ == nullptr) return;
-    link_.queue_pair_->retract(block_);
-    if (link_.state() == State::kOpen) link_.queue_memory_window({.region = id_});
+    if (connection_.queue_pair_ == nullptr) return;
+    // The device ends the peer's access. The frame lets the peer drop its entry for the region.
+    connection_.queue_pair_->retract(block_);
+    if (connection_.state() == State::kOpen) connection_.queue_memory_window({.region = id_});
   }
   MutableBytes bytes() override { return block_.memory.first(size_); }
 
  private:
-  RdmaConnection& link_;
+  RdmaConnection& connection_;
   const uint64_t id_;
   RdmaBlock& block_;  // belongs to the queue pair, which outlives the connection
   const size_t size_;
@@ -197,18 +208,21 @@ class RdmaConnection::Window final : public RegionMemory {
 std::unique_ptr<RegionMemory> RdmaConnection::make_region(uint64_t id, size_t size) {
   uint32_t key = 0;
   RdmaBlock* block = state() == State::kOpen && queue_pair_ != nullptr ? queue_pair_->expose(size, key) : nullptr;
+  // Without a block, such as at the limit of registered memory, the peer's writes travel as frames.
   if (block == nullptr) return ConnectionBase::make_region(id, size);
   queue_memory_window(
       {.region = id, .address = reinterpret_cast<uintptr_t>(block->memory.data()), .size = size, .key = key});
-  return std::make_unique<Window>(*this, id, *block, size);
+  return std::make_unique<WindowRegion>(*this, id, *block, size);
 }
 
 Status RdmaConnection::apply_memory_window(const MemoryWindowBody& window) {
   if (window.size == 0) {
-    windows_.erase(window.region);
+    peer_memory_windows_.erase(window.region);
     return ok_status();
   }
-  if (windows_.size() >= kMaxRegions || !windows_.try_emplace(window.region, window.key, window.address).second) {
+  // The limit bounds the memory that a peer can make this side use.
+  if (peer_memory_windows_.size() >= kMaxRegions ||
+      !peer_memory_windows_.try_emplace(window.region, window.key, window.address).second) {
     return {StatusCode::kMalformed, "a memory window for region " + std::to_string(window.region) +
                                         ", which has one already or exceeds the limit of regions"};
   }
@@ -216,8 +230,8 @@ Status RdmaConnection::apply_memory_window(const MemoryWindowBody& window) {
 }
 
 const PartHeader* RdmaConnection::memory_window_of(const RemoteRegion& region) const {
-  const auto found = windows_.find(region.id);
-  return found == windows_.end() ? nullptr : &found->second;
+  const auto found = peer_memory_windows_.find(region.id);
+  return found == peer_memory_windows_.end() ? nullptr : &found->second;
 }
 
 }  // namespace loam::net

@@ -1,3 +1,6 @@
+// Registered memory, the shared receive queue and the completion queue of a device. rdma_device.h says who owns each
+// buffer.
+
 #include "common/net/rdma/rdma_device.h"
 
 #include <algorithm>
@@ -54,7 +57,7 @@ struct RdmaDevice::Slab {
   }
   void* memory = MAP_FAILED;
   ibv_mr* region = nullptr;
-  std::array<RdmaBuffer, kSlabBuffers> chunks;
+  std::array<RdmaBuffer, kSlabBuffers> buffers;
 };
 
 RdmaDevice::RdmaDevice(ibv_context* context, statistics::Counter& allocations)
@@ -62,11 +65,12 @@ RdmaDevice::RdmaDevice(ibv_context* context, statistics::Counter& allocations)
 
 RdmaDevice::~RdmaDevice() {
   LOAM_DCHECK(queue_pair_count_ == 0, "a device is destroyed before its queue pairs");
+  // The protection domain comes last, because queues and registrations belong to it.
   if (receives_ != nullptr) ibv_destroy_srq(receives_);
   if (queue_ != nullptr) ibv_destroy_cq(queue_);
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
   slabs_.clear();
-  windows_.reset();
+  memory_windows_.reset();
   if (domain_ != nullptr) ibv_dealloc_pd(domain_);
 }
 
@@ -83,26 +87,30 @@ Status RdmaDevice::prepare() {
   }
   // Soft-RoCE accepts more than these limits, hardware does not. The transport never exceeds them.
   const auto at_least_0 = [](int limit) { return static_cast<uint32_t>(std::max(limit, 0)); };
-  const uint32_t completions_per_path = kReceivesPerQueuePair + kSendDepth;
+  const uint32_t completions_per_queue_pair = kReceivesPerQueuePair + kSendDepth;
   const uint32_t max_receives = std::min(kMaxReceives, at_least_0(limits_.max_srq_wr));
-  max_queue_pairs_ = std::min(max_receives / kReceivesPerQueuePair, at_least_0(limits_.max_cqe) / completions_per_path);
+  // With at most this number of queue pairs neither queue can overflow. An overflow of the completion queue would end
+  // all connections of the device.
+  max_queue_pairs_ =
+      std::min(max_receives / kReceivesPerQueuePair, at_least_0(limits_.max_cqe) / completions_per_queue_pair);
   if (max_queue_pairs_ == 0 || at_least_0(limits_.max_qp_wr) < kSendDepth) {
     return {StatusCode::kUnavailable,
             "the limits of the RDMA device " + std::string(name()) +
                 " are too low: " + std::to_string(limits_.max_srq_wr) + " receives in a shared queue, " +
                 std::to_string(limits_.max_cqe) + " completions in a queue, " + std::to_string(limits_.max_qp_wr) +
                 " sends in a queue pair; a connection needs " + std::to_string(kReceivesPerQueuePair) + ", " +
-                std::to_string(completions_per_path) + " and " + std::to_string(kSendDepth)};
+                std::to_string(completions_per_queue_pair) + " and " + std::to_string(kSendDepth)};
   }
   domain_ = ibv_alloc_pd(context_);
   if (domain_ == nullptr) return verbs_failed("making a protection domain" + of, errno);
-  windows_ = std::make_unique<MemoryWindowPool>(*context_, *domain_, limits_, allocations_);
+  memory_windows_ = std::make_unique<MemoryWindowPool>(*context_, *domain_, limits_, allocations_);
   channel_ = ibv_create_comp_channel(context_);
   if (channel_ == nullptr) return verbs_failed("making a completion channel" + of, errno);
   never_block(channel_->fd);
   never_block(event_descriptor());
   // The queue has its largest size, at most 6 MiB, from the start, because not every device can enlarge a queue.
-  queue_ = ibv_create_cq(context_, static_cast<int>(max_queue_pairs_ * completions_per_path), nullptr, channel_, 0);
+  queue_ =
+      ibv_create_cq(context_, static_cast<int>(max_queue_pairs_ * completions_per_queue_pair), nullptr, channel_, 0);
   if (queue_ == nullptr) return verbs_failed("making a completion queue" + of, errno);
   ibv_srq_init_attr attributes{};
   attributes.attr.max_wr = max_queue_pairs_ * kReceivesPerQueuePair;
@@ -124,10 +132,10 @@ Status RdmaDevice::add_slab() {
   }
   allocations_.add(1);
   auto* at = static_cast<std::byte*>(slab->memory);
-  for (RdmaBuffer& chunk : slab->chunks) {
-    chunk = {at, slab->region->lkey};
+  for (RdmaBuffer& buffer : slab->buffers) {
+    buffer = {at, slab->region->lkey};
     at += kRdmaBufferBytes;
-    free_.push_back(&chunk);
+    free_.push_back(&buffer);
   }
   slabs_.push_back(std::move(slab));
   return ok_status();
@@ -140,9 +148,11 @@ Status RdmaDevice::add_queue_pair() {
                                          " connections of this thread, the limit of its queues; start more network"
                                          " threads"};
   }
-  while (free_.size() + out_ < kMinSendBuffers) LOAM_RETURN_IF_ERROR(add_slab());
+  // Step 1: buffers that remain for sends. Step 2: the receive buffers of the new queue pair. They are posted before
+  // the queue pair exists, so the first message of the peer finds one.
+  while (free_.size() + send_buffers_in_use_ < kMinSendBuffers) LOAM_RETURN_IF_ERROR(add_slab());
   while (posted_ < wanted) {
-    if (free_.empty() || free_.size() + out_ <= kMinSendBuffers) LOAM_RETURN_IF_ERROR(add_slab());
+    if (free_.empty() || free_.size() + send_buffers_in_use_ <= kMinSendBuffers) LOAM_RETURN_IF_ERROR(add_slab());
     repost(*free_.back());
     free_.pop_back();
     ++posted_;
@@ -154,24 +164,24 @@ Status RdmaDevice::add_queue_pair() {
 
 RdmaBuffer* RdmaDevice::acquire() {
   if (free_.empty()) {
-    if (out_ >= kMaxSendBuffers) return nullptr;
+    if (send_buffers_in_use_ >= kMaxSendBuffers) return nullptr;
     no_more_memory_ = !add_slab().ok();
     // At least kMinSendBuffers are in use then, and their completions will return some.
     if (no_more_memory_) return nullptr;
   }
-  RdmaBuffer* chunk = free_.back();
+  RdmaBuffer* buffer = free_.back();
   free_.pop_back();
-  ++out_;
-  return chunk;
+  ++send_buffers_in_use_;
+  return buffer;
 }
 
-void RdmaDevice::release(RdmaBuffer& chunk) {
-  --out_;
-  free_.push_back(&chunk);
+void RdmaDevice::release(RdmaBuffer& buffer) {
+  --send_buffers_in_use_;
+  free_.push_back(&buffer);
 }
 
-void RdmaDevice::repost(RdmaBuffer& chunk) {
-  to_post_.push_back(&chunk);
+void RdmaDevice::repost(RdmaBuffer& buffer) {
+  to_post_.push_back(&buffer);
   if (to_post_.size() >= kPostBatch) flush_receives();
 }
 
@@ -192,15 +202,16 @@ void RdmaDevice::flush_receives() {
   to_post_.clear();
 }
 
-void RdmaDevice::take_notifications() {
+void RdmaDevice::drain_notifications() {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
   unsigned taken = 0;
   while (ibv_get_cq_event(channel_, &queue, &context) == 0) ++taken;
+  // Acknowledges all at once. The call takes a lock, and ibv_destroy_cq() would wait for ever for a missing one.
   if (taken > 0) ibv_ack_cq_events(queue_, taken);
 }
 
-void RdmaDevice::take_events() {
+void RdmaDevice::drain_events() {
   ibv_async_event event{};
   while (ibv_get_async_event(context_, &event) == 0) {
     log_event(std::string("RDMA device ") + name(), event);

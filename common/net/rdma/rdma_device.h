@@ -1,7 +1,7 @@
 // One RDMA device for one transport: registered memory, the shared receive queue, the completion queue. Internal.
 //
-// The device registers memory in slabs of kSlabBuffers buffers when a connection opens or a queue reaches a new peak,
-// and none for each message. Every buffer has one owner at any time:
+// The device registers memory in slabs of kSlabBuffers buffers when a connection opens or a queue reaches a new peak.
+// It registers nothing for single messages. Every buffer has one owner at any time:
 //
 //   owner                      from                           until
 //   free list of the device    its registration, release()    acquire(), or add_queue_pair() posts it
@@ -78,12 +78,12 @@ class RdmaDevice {
   /// for completions.
   RdmaBuffer* acquire();
   /// Returns a buffer to the free list.
-  void release(RdmaBuffer& chunk);
+  void release(RdmaBuffer& buffer);
   /// Whether buffers are so scarce that each send should report its own completion.
-  bool short_of_buffers() const { return out_ >= kMaxSendBuffers / 2 || no_more_memory_; }
+  bool short_of_buffers() const { return send_buffers_in_use_ >= kMaxSendBuffers / 2 || no_more_memory_; }
 
   /// Queues a received buffer to be posted again.
-  void repost(RdmaBuffer& chunk);
+  void repost(RdmaBuffer& buffer);
   /// Posts the queued buffers to the shared receive queue.
   void flush_receives();
 
@@ -96,16 +96,16 @@ class RdmaDevice {
   /// A descriptor that is readable after the first completion since arm().
   int descriptor() const { return channel_->fd; }
   /// Removes the notifications, so that descriptor() is not readable any more.
-  void take_notifications();
+  void drain_notifications();
 
   /// A descriptor that is readable after an event of the device itself, such as a port that goes down or a queue that
   /// fails. All transports of the process share it, and the first that reads an event logs it.
   int event_descriptor() const { return context_->async_fd; }
   /// Reads the events of the device and logs those that matter to an operator.
-  void take_events();
+  void drain_events();
 
   /// The registered memory of regions.
-  MemoryWindowPool& windows() { return *windows_; }
+  MemoryWindowPool& memory_windows() { return *memory_windows_; }
 
   ibv_context* context() const { return context_; }
   ibv_pd* domain() const { return domain_; }
@@ -131,11 +131,11 @@ class RdmaDevice {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* queue_ = nullptr;
   ibv_srq* receives_ = nullptr;
-  std::unique_ptr<MemoryWindowPool> windows_;
+  std::unique_ptr<MemoryWindowPool> memory_windows_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<RdmaBuffer*> free_;
   std::vector<RdmaBuffer*> to_post_;
-  size_t out_ = 0;  // buffers that queue pairs hold to send
+  size_t send_buffers_in_use_ = 0;  // buffers that queue pairs hold to send
   bool no_more_memory_ = false;
   uint32_t queue_pair_count_ = 0;
   uint32_t posted_ = 0;  // buffers of the receive queue, including those that are being handled

@@ -1,3 +1,6 @@
+// Error messages of verbs and rdma_cm. Each names the usual causes, because an errno alone does not tell an operator
+// what to change.
+
 #include "common/net/rdma/rdma_error.h"
 
 #include <cerrno>
@@ -69,7 +72,7 @@ std::string connecting_failed(rdma_cm_event_type event, int status) {
     case RDMA_CM_EVENT_ROUTE_ERROR:
       return "there is no route: " + error_text(error == 0 ? ENETUNREACH : error);
     case RDMA_CM_EVENT_UNREACHABLE:
-      return "no answer" + (error == 0 ? std::string() : ": " + error_text(error)) + "; are the host and the link up?";
+      return "no reply" + (error == 0 ? std::string() : ": " + error_text(error)) + "; are the host and the link up?";
     default:
       return std::string(rdma_event_str(event)) + (error == 0 ? std::string() : ": " + error_text(error));
   }

@@ -1,3 +1,6 @@
+// The blocks of MemoryWindowPool. rdma_queue_pair.cc posts the work requests that bind and invalidate their memory
+// windows.
+
 #include "common/net/rdma/rdma_memory_window.h"
 
 #include <algorithm>
@@ -35,6 +38,7 @@ MemoryWindowPool::~MemoryWindowPool() {
 }
 
 RdmaBlock* MemoryWindowPool::find_free(size_t size) {
+  // Takes the smallest block that is large enough, so that large blocks remain for large regions.
   RdmaBlock** best = nullptr;
   for (RdmaBlock*& block : free_) {
     if (block->memory.size() < size) continue;
@@ -65,6 +69,7 @@ RdmaBlock* MemoryWindowPool::make(size_t size) {
   // The parentheses select the function instead of the macro of the same name, about which clang-tidy warns.
   block->registration = (ibv_reg_mr)(&domain_, memory, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
   if (block->registration != nullptr) block->window = ibv_alloc_mw(&domain_, IBV_MW_TYPE_2);
+  // The window is also null if the registration failed.
   if (block->window == nullptr) {
     const std::string what = "registering " + std::to_string(size / 1024) + " KiB with ";
     const Status failed = verbs_failed(what + ibv_get_device_name(context_.device), errno);
@@ -94,6 +99,7 @@ void MemoryWindowPool::drop(RdmaBlock& block) {
 void MemoryWindowPool::release_invalidated(RdmaBlock& block) { free_.push_back(&block); }
 
 void MemoryWindowPool::release_bound(RdmaBlock& block) {
+  // The new memory window has another key, so a peer that still uses the old key reaches no memory.
   ibv_dealloc_mw(block.window);
   block.window = ibv_alloc_mw(&domain_, IBV_MW_TYPE_2);
   if (block.window == nullptr) return drop(block);

@@ -19,7 +19,7 @@ inline constexpr char kRdmaModuleEntry[] = "loam_rdma_make_transport";
 /// and compiler. The module refuses a caller with other values.
 struct RdmaModuleAbi {
   uint64_t interface_version = 2;
-  uint64_t protocol_version = kProtocolVersion;
+  uint64_t protocol_version = kFramingVersion;
   uint64_t options_bytes = sizeof(TransportOptions);
   uint64_t counters_bytes = sizeof(TransportCounters);
   uint64_t compiler = __GNUC__ * 1000u + __GNUC_MINOR__;

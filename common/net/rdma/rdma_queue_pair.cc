@@ -1,3 +1,6 @@
+// The queue pair of one connection: opening by rdma_cm, work requests, completions, the end. rdma_queue_pair.h has its
+// states and the rule for completions.
+
 #include "common/net/rdma/rdma_queue_pair.h"
 
 #include <algorithm>
@@ -64,7 +67,8 @@ RdmaQueuePair::RdmaQueuePair(RdmaTransport& transport, rdma_cm_id* id)
 
 RdmaQueuePair::~RdmaQueuePair() {
   close();
-  for (RdmaBlock* block : exposed_) device_->windows().release_bound(*block);
+  // The peer's device loses its access before the blocks are used again.
+  for (RdmaBlock* block : exposed_) device_->memory_windows().release_bound(*block);
   if (has_queue_pair_) {
     device_->queue_pairs.erase(id_->qp->qp_num);
     rdma_destroy_qp(id_);
@@ -72,10 +76,10 @@ RdmaQueuePair::~RdmaQueuePair() {
   }
   // The queue pair is destroyed, so the device reads no buffer any more.
   for (const StagedSend& staged : staged_) {
-    if (staged.chunk != nullptr) device_->release(*staged.chunk);
+    if (staged.buffer != nullptr) device_->release(*staged.buffer);
   }
   for (; sent_begin_ != sent_end_; ++sent_begin_) {
-    if (RdmaBuffer* chunk = sent_[sent_begin_ % kSendDepth].chunk; chunk != nullptr) device_->release(*chunk);
+    if (RdmaBuffer* buffer = sent_[sent_begin_ % kSendDepth].buffer; buffer != nullptr) device_->release(*buffer);
   }
   if (id_ != nullptr) rdma_destroy_id(id_);
 }
@@ -97,6 +101,7 @@ Status RdmaQueuePair::make_queue_pair() {
   LOAM_ASSIGN_OR_RETURN(device_, transport_.device_of(id_->verbs));
   LOAM_RETURN_IF_ERROR(device_->add_queue_pair());
   ibv_qp_init_attr attributes{};
+  // A device that cannot copy that many bytes into a request refuses with EINVAL, and gets a second attempt without.
   for (const uint32_t max_inline : {kWantedInline, 0u}) {
     attributes = {};
     attributes.send_cq = device_->completion_queue();
@@ -111,6 +116,7 @@ Status RdmaQueuePair::make_queue_pair() {
   }
   if (!has_queue_pair_) {
     const int error = errno;
+    // The receive buffers stay posted for the next queue pair.
     device_->remove_queue_pair();
     return verbs_failed(std::string("making a queue pair on ") + device_->name(), error);
   }
@@ -246,13 +252,13 @@ size_t RdmaQueuePair::room(bool final_send) const {
 }
 
 bool RdmaQueuePair::stage(Bytes bytes, const RemotePlace* where) {
-  RdmaBuffer* chunk = device_->acquire();
-  if (chunk == nullptr) {
+  RdmaBuffer* buffer = device_->acquire();
+  if (buffer == nullptr) {
     transport_.note_starved(*this);
     return false;
   }
-  std::memcpy(chunk->bytes, bytes.data(), bytes.size());
-  StagedSend staged{.chunk = chunk, .bytes = static_cast<uint32_t>(bytes.size())};
+  std::memcpy(buffer->bytes, bytes.data(), bytes.size());
+  StagedSend staged{.buffer = buffer, .bytes = static_cast<uint32_t>(bytes.size())};
   if (where != nullptr) {
     staged.work = Work::kWrite;
     staged.where = *where;
@@ -263,7 +269,7 @@ bool RdmaQueuePair::stage(Bytes bytes, const RemotePlace* where) {
 
 RdmaBlock* RdmaQueuePair::expose(size_t size, uint32_t& key) {
   if (state_ != State::kOpen) return nullptr;
-  RdmaBlock* block = device_->windows().acquire(size);
+  RdmaBlock* block = device_->memory_windows().acquire(size);
   if (block == nullptr) return nullptr;
   key = block->key = ibv_inc_rkey(block->window->rkey);
   exposed_.push_back(block);
@@ -282,9 +288,9 @@ void RdmaQueuePair::prepare(ibv_send_wr& request, ibv_sge& piece, const StagedSe
   request = {};
   request.wr_id = kSendMark;
   PostedSend& sent = sent_[sent_end_++ % kSendDepth];
-  sent = {.chunk = staged.chunk};
-  if (staged.chunk != nullptr) {
-    piece = {reinterpret_cast<uintptr_t>(staged.chunk->bytes), staged.bytes, staged.chunk->key};
+  sent = {.buffer = staged.buffer};
+  if (staged.buffer != nullptr) {
+    piece = {reinterpret_cast<uintptr_t>(staged.buffer->bytes), staged.bytes, staged.buffer->key};
     request.sg_list = &piece;
     request.num_sge = 1;
     if (staged.bytes <= max_inline_) request.send_flags |= IBV_SEND_INLINE;
@@ -293,7 +299,7 @@ void RdmaQueuePair::prepare(ibv_send_wr& request, ibv_sge& piece, const StagedSe
     case Work::kSend:
       request.opcode = IBV_WR_SEND_WITH_IMM;
       request.imm_data = htonl(std::exchange(credits_to_return_, 0));
-      if (staged.chunk != nullptr) --credits_;
+      if (staged.buffer != nullptr) --credits_;
       break;
     case Work::kWrite:
       request.opcode = IBV_WR_RDMA_WRITE;
@@ -315,6 +321,9 @@ void RdmaQueuePair::prepare(ibv_send_wr& request, ibv_sge& piece, const StagedSe
       sent.block = staged.block;
       break;
   }
+  // A completion costs time, so only a send that needs one reports it: each kSignalEvery-th, so that sent_ never fills
+  // with sends that report nothing; an invalidation, whose completion frees its block; the last send of an ended
+  // connection, after which the queue pair is destroyed; and every send while buffers are scarce.
   sent.signalled = ++unsignalled_ >= kSignalEvery || sent.block != nullptr || (final_send_ && staged_.empty()) ||
                    device_->short_of_buffers();
   if (sent.signalled) {
@@ -337,6 +346,7 @@ void RdmaQueuePair::push(bool final_send) {
     ++count;
   }
   if (count == 0) {
+    // Nothing carries the credits, so they get a message without bytes, which takes no credit of the peer.
     if (!should_return_credits() || send_room() == 0) return;
     prepare(requests[0], pieces[0], {});
     count = 1;
@@ -349,6 +359,7 @@ void RdmaQueuePair::push(bool final_send) {
 void RdmaQueuePair::probe() {
   if (state_ != State::kOpen) return;
   silent_probes_ = awaited_ > 0 ? silent_probes_ + 1 : 0;
+  // The status is that of a device whose retries are exhausted.
   if (silent_probes_ == kMaxSilentProbes) return give_up(IBV_WC_RETRY_EXC_ERR);
   if (awaited_ > 0 || send_room() <= 1) return;
   ibv_send_wr request{};
@@ -377,31 +388,34 @@ void RdmaQueuePair::post(std::span<ibv_send_wr> requests) {
     // The post has copied the bytes of an inline send, so its buffer is free.
     if ((requests[i].send_flags & IBV_SEND_INLINE) == 0) continue;
     PostedSend& sent = sent_[(sent_end_ - requests.size() + i) % kSendDepth];
-    device_->release(*std::exchange(sent.chunk, nullptr));
+    device_->release(*std::exchange(sent.buffer, nullptr));
     transport_.counters_.inline_sends.add(1);
   }
 }
 
 // ---- completions ----------------------------------------------------------------------------------------------------
 
-void RdmaQueuePair::on_received(RdmaBuffer& chunk, const ibv_wc& completion) {
+void RdmaQueuePair::on_received(RdmaBuffer& buffer, const ibv_wc& completion) {
   if (completion.status != IBV_WC_SUCCESS) return give_up(completion.status);
   if (state_ == State::kClosed) return;
   opened();  // the first message of the peer may arrive before the event RDMA_CM_EVENT_ESTABLISHED
-  const uint32_t given = (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(completion.imm_data) : 0;
-  if (given > peer_granted_ - std::min(credits_, peer_granted_) || (given == 0 && completion.byte_len == 0)) {
+  const uint32_t returned_credits = (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(completion.imm_data) : 0;
+  // A peer gives back only credits that were used, and every message has bytes or credits.
+  if (returned_credits > peer_granted_ - std::min(credits_, peer_granted_) ||
+      (returned_credits == 0 && completion.byte_len == 0)) {
     close();
-    return report_error({StatusCode::kMalformed, "the peer gives back " + std::to_string(given) + " credits, and " +
-                                                     std::to_string(peer_granted_ - credits_) + " were in use"});
+    return report_error({StatusCode::kMalformed, "the peer gives back " + std::to_string(returned_credits) +
+                                                     " credits, and " + std::to_string(peer_granted_ - credits_) +
+                                                     " were in use"});
   }
-  credits_ += given;
+  credits_ += returned_credits;
   if (completion.byte_len > 0 && credits_to_return_ >= kBuffersGranted) {
     close();
     return report_error({StatusCode::kMalformed, "the peer sent more messages than it had credits for"});
   }
-  if (given > 0) transport_.note_ready(*this);
+  if (returned_credits > 0) transport_.note_ready(*this);
   if (completion.byte_len == 0) return;
-  if (connection_ != nullptr) connection_->receive({chunk.bytes, completion.byte_len});
+  if (connection_ != nullptr) connection_->receive({buffer.bytes, completion.byte_len});
   ++credits_to_return_;  // only now: a message sent by receive() must not give back the credit of this buffer
   if (should_return_credits()) transport_.note_ready(*this);
 }
@@ -409,14 +423,16 @@ void RdmaQueuePair::on_received(RdmaBuffer& chunk, const ibv_wc& completion) {
 void RdmaQueuePair::on_sent(ibv_wc_status status) {
   // Earlier sends may or may not be complete. The destructor releases their buffers.
   if (status != IBV_WC_SUCCESS) return give_up(status);
+  // The completion covers all sends up to the first signalled one in the ring, because a queue pair completes its sends
+  // in their order.
   --awaited_;
   silent_probes_ = 0;
   while (sent_begin_ != sent_end_) {
     const PostedSend sent = sent_[sent_begin_++ % kSendDepth];
-    if (sent.chunk != nullptr) device_->release(*sent.chunk);
+    if (sent.buffer != nullptr) device_->release(*sent.buffer);
     if (sent.block != nullptr) {
       std::erase(exposed_, sent.block);
-      device_->windows().release_invalidated(*sent.block);
+      device_->memory_windows().release_invalidated(*sent.block);
     }
     if (sent.signalled) break;
   }
@@ -441,6 +457,7 @@ void RdmaQueuePair::give_up(ibv_wc_status status) {
 }
 
 bool RdmaQueuePair::finished(uint64_t now_ns) {
+  // A peer that gives back no credits or acknowledges nothing keeps the queue pair until the end of its time only.
   if (now_ns >= linger_until_ns_) return true;
   if (state_ == State::kClosed) return true;
   if (state_ != State::kOpen && state_ != State::kOpening) return true;

@@ -39,7 +39,7 @@ struct CmSource {
   const Kind kind;
 };
 
-/// The private data of a connection request and its answer: the used part of a Greeting, and the limits of the queue
+/// The private data of a connection request and its reply: the used part of a Greeting, and the limits of the queue
 /// pair. A connection request has room for 56 bytes.
 struct RdmaHello {
   uint64_t magic = kMagic;
@@ -76,7 +76,7 @@ struct CmEvent {
 /// transport's.
 class RdmaQueuePair final : public CmSource {
  public:
-  /// Owns `id`, which may be null; then resolve() makes one.
+  /// Takes ownership of `id`. If it is null, resolve() makes one.
   RdmaQueuePair(RdmaTransport& transport, rdma_cm_id* id);
   ~RdmaQueuePair();
   RdmaQueuePair(const RdmaQueuePair&) = delete;
@@ -87,7 +87,7 @@ class RdmaQueuePair final : public CmSource {
   Status resolve(const SocketAddress& where);
   /// Makes the queue pair, after the route is known or a request has arrived.
   Status make_queue_pair();
-  /// Sends the greeting: with the connection request (`active`), or with its answer, which may be a rejection.
+  /// Sends the greeting: with the connection request (`active`), or with its reply, which may be a rejection.
   Status greet(const Greeting& greeting, bool active);
   /// Handles an event of rdma_cm.
   void on_cm_event(const CmEvent& event);
@@ -117,10 +117,10 @@ class RdmaQueuePair final : public CmSource {
   void probe();
 
   // Completions.
-  void on_received(RdmaBuffer& chunk, const ibv_wc& completion);
+  void on_received(RdmaBuffer& buffer, const ibv_wc& completion);
   void on_sent(ibv_wc_status status);
 
-  void attach(RdmaConnection* link) { connection_ = link; }
+  void attach(RdmaConnection* connection) { connection_ = connection; }
   /// Sets the time until which the queue pair may still send the last output of its ended connection.
   void linger(uint64_t until_ns) { linger_until_ns_ = until_ns; }
   /// Whether a lingering queue pair can be destroyed.
@@ -138,16 +138,16 @@ class RdmaQueuePair final : public CmSource {
   /// Staged work. The peer observes it in the order of staging.
   struct StagedSend {
     Work work = Work::kSend;
-    RdmaBuffer* chunk = nullptr;
+    RdmaBuffer* buffer = nullptr;
     uint32_t bytes = 0;
     RemotePlace where{};
     RdmaBlock* block = nullptr;
   };
   /// Posted work that is not completed yet.
   struct PostedSend {
-    RdmaBuffer* chunk = nullptr;  // released at the completion; null: none
-    RdmaBlock* block = nullptr;   // released at the completion, which ends its invalidation; null: none
-    bool signalled = false;       // whether it reports a completion
+    RdmaBuffer* buffer = nullptr;  // released at the completion; null: none
+    RdmaBlock* block = nullptr;    // released at the completion, which ends its invalidation; null: none
+    bool signalled = false;        // whether it reports a completion
   };
 
   void opened();

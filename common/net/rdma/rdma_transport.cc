@@ -1,3 +1,6 @@
+// Listening, polling and lingering queue pairs of the transport over verbs. rdma_connection.cc has one connection,
+// rdma_queue_pair.cc its work requests, and rdma_device.cc the memory and the queues.
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -29,7 +32,7 @@ constexpr int kMaxDrains = 16;
 constexpr int kMaxCmEvents = 64;
 /// While the thread spins, it checks descriptors once in this number of iterations, and after a sleep. A check is a
 /// system call, and events of descriptors are rare. The thread yields its core at the same interval.
-constexpr unsigned kLookInterval = 16;
+constexpr unsigned kDescriptorPollInterval = 16;
 /// Number of connection requests that rdma_cm queues.
 constexpr int kBacklog = 1024;
 /// Longest time for which a queue pair may still send the last output of its connection.
@@ -108,17 +111,18 @@ void RdmaTransport::remove(RdmaListener& listener) {
 
 RdmaTransport::RdmaTransport(const TransportOptions& options, Fd epoll, Fd wakeup, rdma_event_channel* channel)
     : TransportBase(Scheme::kRdma, options),
-      waiter_(std::move(epoll), std::move(wakeup), kLookInterval),
+      waiter_(std::move(epoll), std::move(wakeup), kDescriptorPollInterval),
       channel_(channel) {
   watch(waiter_.wakeup_fd(), kWakeupMark);
   watch(channel_->fd, kCmMark);
 }
 
 RdmaTransport::~RdmaTransport() {
+  // Connections leave their queue pairs in lingering_. The queue pairs are destroyed before the devices that they use.
   drop_connections();
   for (const Handoff& handed : handoffs_) rdma_destroy_id(handed.id);
   listeners_.clear();
-  for (std::unique_ptr<RdmaQueuePair>& path : lingering_) destroy(std::move(path));
+  for (std::unique_ptr<RdmaQueuePair>& queue_pair : lingering_) destroy(std::move(queue_pair));
   lingering_.clear();
   devices_.clear();
   rdma_destroy_event_channel(channel_);
@@ -145,9 +149,9 @@ Result<RdmaDevice*> RdmaTransport::device_of(ibv_context* context) {
   return devices_.back().get();
 }
 
-Result<Listener*> RdmaTransport::listen(const Address& address, std::span<const AcceptTarget> shares) {
-  LOAM_RETURN_IF_ERROR(check_listen(address, shares));
-  auto listener = std::make_unique<RdmaListener>(*this, shares);
+Result<Listener*> RdmaTransport::listen(const Address& address, std::span<const AcceptTarget> targets) {
+  LOAM_RETURN_IF_ERROR(check_listen(address, targets));
+  auto listener = std::make_unique<RdmaListener>(*this, targets);
   LOAM_RETURN_IF_ERROR(listener->open(address));
   listeners_.push_back(std::move(listener));
   return static_cast<Listener*>(listeners_.back().get());
@@ -156,27 +160,27 @@ Result<Listener*> RdmaTransport::listen(const Address& address, std::span<const 
 Result<Connection*> RdmaTransport::connect(const Address& address, Handler& handler) {
   LOAM_RETURN_IF_ERROR(check_connect(address));
   auto owned = std::make_unique<RdmaConnection>(*this, handler, address, true);
-  RdmaConnection& link = *owned;
+  RdmaConnection& connection = *owned;
   adopt(std::move(owned));
   if (auto found = resolve_number(address)) {
-    link.connect(std::move(*found));
+    connection.connect(std::move(*found));
   } else {
-    link.connect_by_name();
+    connection.connect_by_name();
   }
-  return static_cast<Connection*>(&link);
+  return static_cast<Connection*>(&connection);
 }
 
 void RdmaTransport::dispatch(RdmaListener& listener, rdma_cm_id* id, const CmEvent& request) {
-  const AcceptTarget& share = listener.next();
-  auto& to = static_cast<RdmaTransport&>(*share.transport);
+  const AcceptTarget& target = listener.next();
+  auto& to = static_cast<RdmaTransport&>(*target.transport);
   if (&to == this) {
-    accept_connection(id, request, *share.handler);
+    accept_connection(id, request, *target.handler);
     return;
   }
   id->context = nullptr;  // handle_cm_events() ignores its events until the other transport owns it
   {
     const std::lock_guard lock(to.handoffs_mutex_);
-    to.handoffs_.push_back({id, request, share.handler});
+    to.handoffs_.push_back({id, request, target.handler});
   }
   to.wake();
 }
@@ -199,63 +203,63 @@ size_t RdmaTransport::accept_handoffs() {
 }
 
 void RdmaTransport::accept_connection(rdma_cm_id* id, const CmEvent& request, Handler& handler) {
-  auto path = std::make_unique<RdmaQueuePair>(*this, id);
-  Status status = full() ? Status(StatusCode::kOverloaded, "") : path->make_queue_pair();
+  auto queue_pair = std::make_unique<RdmaQueuePair>(*this, id);
+  Status status = full() ? Status(StatusCode::kOverloaded, "") : queue_pair->make_queue_pair();
   if (!status.ok()) {
     counters_.connections_refused.add(1);
     Greeting greeting;
     greeting.protocol_version = options().protocol_version;
     greeting.kind = GreetingKind::kReject;
     greeting.code = static_cast<uint32_t>(status.code());
-    static_cast<void>(path->greet(greeting, false));
-    linger(std::move(path));
+    static_cast<void>(queue_pair->greet(greeting, false));
+    linger(std::move(queue_pair));
     return;
   }
   Address peer = peer_of(id).to_address();
   peer.scheme = Scheme::kRdma;
   auto owned = std::make_unique<RdmaConnection>(*this, handler, std::move(peer), false);
-  RdmaConnection& link = *owned;
+  RdmaConnection& connection = *owned;
   adopt(std::move(owned));
-  link.accept(std::move(path), request);
+  connection.accept(std::move(queue_pair), request);
 }
 
 // ---- queue pairs ----------------------------------------------------------------------------------------------------
 
-void RdmaTransport::note_ready(RdmaQueuePair& path) {
-  if (path.ready_) return;
-  path.ready_ = true;
-  ready_.push_back(&path);
+void RdmaTransport::note_ready(RdmaQueuePair& queue_pair) {
+  if (queue_pair.ready_) return;
+  queue_pair.ready_ = true;
+  ready_.push_back(&queue_pair);
 }
 
-void RdmaTransport::note_starved(RdmaQueuePair& path) {
-  if (path.starved_) return;
-  path.starved_ = true;
-  starved_.push_back(&path);
+void RdmaTransport::note_starved(RdmaQueuePair& queue_pair) {
+  if (queue_pair.starved_) return;
+  queue_pair.starved_ = true;
+  starved_.push_back(&queue_pair);
 }
 
 void RdmaTransport::service_queue_pairs() {
   std::swap(ready_, servicing_);
-  for (RdmaQueuePair* path : servicing_) {
-    path->ready_ = false;
-    if (path->connection() != nullptr) {
-      path->connection()->network_ready();
+  for (RdmaQueuePair* queue_pair : servicing_) {
+    queue_pair->ready_ = false;
+    if (queue_pair->connection() != nullptr) {
+      queue_pair->connection()->network_ready();
     } else {
-      path->push();
+      queue_pair->push();
     }
   }
   servicing_.clear();
 }
 
-void RdmaTransport::linger(std::unique_ptr<RdmaQueuePair> path) {
-  path->linger(now_ns() + kLingerNs);
-  lingering_.push_back(std::move(path));
+void RdmaTransport::linger(std::unique_ptr<RdmaQueuePair> queue_pair) {
+  queue_pair->linger(now_ns() + kLingerNs);
+  lingering_.push_back(std::move(queue_pair));
 }
 
-void RdmaTransport::destroy(std::unique_ptr<RdmaQueuePair> path) {
+void RdmaTransport::destroy(std::unique_ptr<RdmaQueuePair> queue_pair) {
   // The system may reuse the number of the queue pair. So no completion of this one may remain in the queue.
-  if (path->device() != nullptr) drain(*path->device());
-  if (path->ready_) std::erase(ready_, path.get());
-  if (path->starved_) std::erase(starved_, path.get());
+  if (queue_pair->device() != nullptr) drain(*queue_pair->device());
+  if (queue_pair->ready_) std::erase(ready_, queue_pair.get());
+  if (queue_pair->starved_) std::erase(starved_, queue_pair.get());
 }
 
 uint64_t RdmaTransport::probe_interval_ns() const { return options().peer_timeout_ns / 4; }
@@ -264,8 +268,8 @@ void RdmaTransport::probe_queue_pairs(uint64_t now) {
   if (now < next_probe_ns_) return;
   next_probe_ns_ = now + probe_interval_ns();
   for (const auto& device : devices_) {
-    for (const auto& [number, path] : device->queue_pairs)
-      path->probe();  // may end a connection, but never removes a queue pair from this map
+    for (const auto& [number, queue_pair] : device->queue_pairs)
+      queue_pair->probe();  // may end a connection, but never removes a queue pair from this map
   }
 }
 
@@ -274,12 +278,12 @@ void RdmaTransport::reap_lingering() {
   probe_queue_pairs(now);
   if (lingering_.empty()) return;
   std::vector<std::unique_ptr<RdmaQueuePair>> finished;
-  std::erase_if(lingering_, [&](std::unique_ptr<RdmaQueuePair>& path) {
-    if (!path->finished(now)) return false;
-    finished.push_back(std::move(path));
+  std::erase_if(lingering_, [&](std::unique_ptr<RdmaQueuePair>& queue_pair) {
+    if (!queue_pair->finished(now)) return false;
+    finished.push_back(std::move(queue_pair));
     return true;
   });
-  for (std::unique_ptr<RdmaQueuePair>& path : finished) destroy(std::move(path));
+  for (std::unique_ptr<RdmaQueuePair>& queue_pair : finished) destroy(std::move(queue_pair));
 }
 
 // ---- polling --------------------------------------------------------------------------------------------------------
@@ -298,9 +302,9 @@ int RdmaTransport::drain(RdmaDevice& device) {
         if (found != device.queue_pairs.end()) found->second->on_sent(completion.status);
         continue;
       }
-      auto& chunk = *reinterpret_cast<RdmaBuffer*>(completion.wr_id);
-      if (found != device.queue_pairs.end()) found->second->on_received(chunk, completion);
-      device.repost(chunk);
+      auto& buffer = *reinterpret_cast<RdmaBuffer*>(completion.wr_id);
+      if (found != device.queue_pairs.end()) found->second->on_received(buffer, completion);
+      device.repost(buffer);
       ++events;
     }
     if (count < static_cast<int>(kMaxCompletions)) break;
@@ -308,9 +312,9 @@ int RdmaTransport::drain(RdmaDevice& device) {
   if (turn == kMaxDrains) ++events;  // more completions may remain, so the caller must not sleep
   device.flush_receives();
   if (sent) {  // completions of sends have released buffers
-    for (RdmaQueuePair* path : starved_) {
-      path->starved_ = false;
-      note_ready(*path);
+    for (RdmaQueuePair* queue_pair : starved_) {
+      queue_pair->starved_ = false;
+      note_ready(*queue_pair);
     }
     starved_.clear();
   }
@@ -349,9 +353,9 @@ int RdmaTransport::handle_descriptors() {
     } else if (mark == kCmMark) {
       events += handle_cm_events();
     } else if ((mark & kDeviceMark) != 0) {
-      reinterpret_cast<RdmaDevice*>(mark & ~kDeviceMark)->take_events();
+      reinterpret_cast<RdmaDevice*>(mark & ~kDeviceMark)->drain_events();
     } else {
-      reinterpret_cast<RdmaDevice*>(mark)->take_notifications();
+      reinterpret_cast<RdmaDevice*>(mark)->drain_notifications();
     }
   }
   return events;
@@ -361,7 +365,7 @@ int RdmaTransport::poll_once(DescriptorPolling descriptors) {
   int events = 0;
   for (size_t i = 0; i < devices_.size(); ++i) events += drain(*devices_[i]);
   if (descriptors == DescriptorPolling::kAlways ||
-      (descriptors == DescriptorPolling::kPeriodically && ++looks_ % kLookInterval == 0)) {
+      (descriptors == DescriptorPolling::kPeriodically && ++descriptor_polls_ % kDescriptorPollInterval == 0)) {
     events += handle_descriptors();
   }
   if (!ready_.empty()) service_queue_pairs();
@@ -401,18 +405,24 @@ int RdmaTransport::wait(uint64_t timeout_ns) {
 
 size_t RdmaTransport::poll(uint64_t timeout_ns) {
   counters_.polls.add(1);
+  // Phase 1: send what the owner has committed since the last round, and report connections that have ended. After
+  // such a report the round does not wait, so that the owner can react at once.
   size_t events = service_connections();
   service_queue_pairs();
   bool woken = waiter_.consume_wake();
   if (woken || has_pending_service() || events > 0) timeout_ns = 0;
+  // Phase 2: limit the wait by the next deadline of a handshake, by reap_lingering() and by the probes of idle peers.
   timeout_ns = std::min(timeout_ns, check_handshakes());
   if (has_pending_service()) timeout_ns = 0;  // check_handshakes() has ended a connection, which is reported now
   if (!lingering_.empty()) timeout_ns = std::min(timeout_ns, kReapIntervalNs);
   if (connection_count() > 0) timeout_ns = std::min(timeout_ns, probe_interval_ns());
 
+  // Phase 3: wait, and handle completions and descriptors.
   events += static_cast<size_t>(std::max(wait(timeout_ns), 0));
   if (timeout_ns > 0) woken |= waiter_.consume_wake();  // a wake-up that has ended this wait
-  if (woken) events += accept_handoffs() + lookups_.poll();
+  // Phase 4: take what other threads have left before they called wake().
+  if (woken) events += accept_handoffs() + host_resolver_.poll();
+  // Phase 5: send what the handlers have committed in this round.
   events += service_connections();
   service_queue_pairs();
   reap_lingering();

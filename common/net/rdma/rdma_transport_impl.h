@@ -31,8 +31,8 @@ class RdmaConnection final : public ConnectionBase {
   void connect(std::vector<SocketAddress> candidates);
   /// Looks up the name of the peer and then connects.
   void connect_by_name();
-  /// Answers a connection request, whose queue pair is `path`.
-  void accept(std::unique_ptr<RdmaQueuePair> path, const CmEvent& request);
+  /// Answers a connection request with `queue_pair`, which was made for it.
+  void accept(std::unique_ptr<RdmaQueuePair> queue_pair, const CmEvent& request);
 
   // Called by the queue pair.
   void route_resolved();
@@ -43,7 +43,7 @@ class RdmaConnection final : public ConnectionBase {
   void network_ready() { transmit(); }
 
  private:
-  class Window;
+  class WindowRegion;
 
   void transmit() override;
   std::unique_ptr<RegionMemory> make_region(uint64_t id, size_t size) override;
@@ -51,23 +51,23 @@ class RdmaConnection final : public ConnectionBase {
   const PartHeader* memory_window_of(const RemoteRegion& region) const override;
   bool stage_message(Bytes bytes, size_t& room);
   bool stage_write(size_t& room);
-  bool take_greeting();
+  bool send_greeting();
   void drop_queue_pair();
 
   RdmaTransport& transport_;
   std::unique_ptr<RdmaQueuePair> queue_pair_;
   bool has_greeting_ = false;
-  Greeting greeting_;                                 // the greeting of this side
-  std::vector<SocketAddress> candidates_;             // addresses to try, the next one last
-  uint64_t lookup_ = 0;                               // number of the lookup of the peer's name
-  std::unordered_map<uint64_t, PartHeader> windows_;  // memory windows of the peer: key and address by region
+  Greeting greeting_;                                             // the greeting of this side
+  std::vector<SocketAddress> candidates_;                         // addresses to try, the next one last
+  uint64_t lookup_ = 0;                                           // number of the lookup of the peer's name
+  std::unordered_map<uint64_t, PartHeader> peer_memory_windows_;  // key and address by region
 };
 
 /// A listening identifier of rdma_cm, with the targets of its connections.
 class RdmaListener final : public Listener, public CmSource {
  public:
-  RdmaListener(RdmaTransport& transport, std::span<const Transport::AcceptTarget> shares)
-      : CmSource(Kind::kListener), transport_(transport), round_robin_(shares) {}
+  RdmaListener(RdmaTransport& transport, std::span<const Transport::AcceptTarget> targets)
+      : CmSource(Kind::kListener), transport_(transport), round_robin_(targets) {}
   ~RdmaListener() override {
     if (id_ != nullptr) rdma_destroy_id(id_);
   }
@@ -90,7 +90,7 @@ class RdmaTransport final : public TransportBase {
   RdmaTransport(const TransportOptions& options, Fd epoll, Fd wakeup, rdma_event_channel* channel);
   ~RdmaTransport() override;
 
-  Result<Listener*> listen(const Address& address, std::span<const AcceptTarget> shares) override;
+  Result<Listener*> listen(const Address& address, std::span<const AcceptTarget> targets) override;
   Result<Connection*> connect(const Address& address, Handler& handler) override;
   size_t poll(uint64_t timeout_ns) override;
   void wake() override { waiter_.wake(); }
@@ -105,13 +105,13 @@ class RdmaTransport final : public TransportBase {
   /// Handles all present completions of a device, and returns the number of received messages.
   int drain(RdmaDevice& device);
   /// Services the queue pair before the round ends, because it may send again or has credits to give back.
-  void note_ready(RdmaQueuePair& path);
+  void note_ready(RdmaQueuePair& queue_pair);
   /// Services the queue pair when buffers are free again.
-  void note_starved(RdmaQueuePair& path);
+  void note_starved(RdmaQueuePair& queue_pair);
   /// Keeps a queue pair until the last output of its connection is sent.
-  void linger(std::unique_ptr<RdmaQueuePair> path);
+  void linger(std::unique_ptr<RdmaQueuePair> queue_pair);
   void remove(RdmaListener& listener);
-  HostResolver& lookups() { return lookups_; }
+  HostResolver& host_resolver() { return host_resolver_; }
 
  private:
   /// A connection request that another transport has received for this one.
@@ -138,16 +138,16 @@ class RdmaTransport final : public TransportBase {
   void reap_lingering();
   uint64_t probe_interval_ns() const;
   void probe_queue_pairs(uint64_t now);
-  void destroy(std::unique_ptr<RdmaQueuePair> path);
+  void destroy(std::unique_ptr<RdmaQueuePair> queue_pair);
 
   EventWaiter waiter_;
-  HostResolver lookups_{[this] { wake(); }};
+  HostResolver host_resolver_{[this] { wake(); }};
   rdma_event_channel* const channel_;
   std::vector<std::unique_ptr<RdmaDevice>> devices_;
   std::vector<std::unique_ptr<RdmaListener>> listeners_;
   std::vector<std::unique_ptr<RdmaQueuePair>> lingering_;
   std::vector<RdmaQueuePair*> ready_, servicing_, starved_;
-  unsigned looks_ = 0;
+  unsigned descriptor_polls_ = 0;
   uint64_t next_probe_ns_ = 0;
 
   std::mutex handoffs_mutex_;

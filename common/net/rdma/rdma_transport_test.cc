@@ -103,12 +103,12 @@ TEST_F(RdmaTest, ServerThreadsShareAListenerAndSleepBetweenMessages) {
   sleepy.spin_ns = 0;
   std::vector<std::unique_ptr<Transport>> transports;
   std::vector<Served> handlers(kThreads);
-  std::vector<Transport::AcceptTarget> shares;
+  std::vector<Transport::AcceptTarget> targets;
   for (size_t i = 0; i < kThreads; ++i) {
     transports.push_back(world_.make(sleepy));
-    shares.push_back({transports[i].get(), &handlers[i]});
+    targets.push_back({transports[i].get(), &handlers[i]});
   }
-  const auto listener = transports[0]->listen(world_.listen_address(0), shares);
+  const auto listener = transports[0]->listen(world_.listen_address(0), targets);
   ASSERT_TRUE(listener.ok()) << listener.status().to_string();
   const Address address = (*listener)->address();
   std::atomic<bool> stop{false};

@@ -34,13 +34,13 @@ struct SimEvent {
     kBytes,     ///< a chunk of bytes
     kWritable,  ///< the partner has read so much that there is room for more bytes
     kEnd,       ///< the connection has ended with `status`
-    kRequest,   ///< a connection request of `link`, which is a connection of the sender
-    kAnswer,    ///< the answer to a request; `sender` is the accepted connection, 0: refused
+    kRequest,   ///< a connection request; `connection` is the sender's side of the new connection
+    kAnswer,    ///< the reply to a request; `sender` is the accepted connection, 0: refused
   };
   Kind kind = Kind::kBytes;
   uint16_t port = 0;
   uint32_t from = 0, to = 0;  // numbers of hosts
-  ConnectionNumber link = 0;
+  ConnectionNumber connection = 0;
   ConnectionNumber sender = 0;
   Buffer bytes;
   Status status;
@@ -58,7 +58,7 @@ class SimQueue {
   bool empty() const { return heap_.empty(); }
   uint64_t first_ns() const { return heap_.empty() ? kForever : heap_.front().at_ns; }
   void put(Entry entry);
-  SimEvent* take_first();
+  SimEvent* pop_first();
   /// Removes the events for which `chosen` returns true, and returns them in the order of their arrival.
   template <class Chosen>
   std::vector<Entry> extract(Chosen chosen) {
@@ -95,11 +95,11 @@ struct SimNetwork::Impl {
   };
   /// A slot of the table of connections.
   struct Slot {
-    SimConnection* link = nullptr;
+    SimConnection* connection = nullptr;
     uint32_t uses = 0;
   };
 
-  explicit Impl(const SimNetworkOptions& given);
+  explicit Impl(const SimNetworkOptions& network_options);
 
   uint64_t now() const { return options.now_ns ? options.now_ns() : clock_ns; }
   uint64_t next_event_ns() const;
@@ -108,7 +108,7 @@ struct SimNetwork::Impl {
   Route& route(uint32_t from, uint32_t to);
   SimListener* listener(uint32_t host, uint16_t port) const;
 
-  ConnectionNumber register_connection(SimConnection& link);
+  ConnectionNumber register_connection(SimConnection& connection);
   void unregister_connection(ConnectionNumber number);
   SimConnection* find(ConnectionNumber number) const;
   /// The open connections between two hosts, each by its side at `a`, in the order of their slots.
@@ -120,7 +120,7 @@ struct SimNetwork::Impl {
   /// holds the event.
   uint64_t post(SimEvent* event, uint64_t not_before_ns);
   /// Sends a connection the notice that it has ended.
-  void post_end(uint32_t from, uint32_t to, ConnectionNumber link, Status status, uint64_t not_before_ns);
+  void post_end(uint32_t from, uint32_t to, ConnectionNumber connection, Status status, uint64_t not_before_ns);
   /// Handles an event whose receiver does not exist: refuses a request, and ends an accepted connection.
   void return_undeliverable(SimEvent* event);
   /// Ends an accepted connection whose initiator no longer exists.
@@ -130,8 +130,8 @@ struct SimNetwork::Impl {
   void cut(uint32_t from, uint32_t to);
   void heal(uint32_t from, uint32_t to);
   /// Does reset() for the receiver of one direction: a part of the bytes in flight arrives late, and then the end.
-  void break_late(SimConnection& link);
-  void break_held(std::vector<SimEvent*>& held, ConnectionNumber link, bool keep);
+  void break_late(SimConnection& connection);
+  void break_held(std::vector<SimEvent*>& held, ConnectionNumber connection, bool keep);
   /// Removes a transport and its connections, and notifies their partners; after a death, with a delay.
   void remove(SimTransport& transport, bool death);
 
@@ -178,8 +178,8 @@ class SimConnection final : public ConnectionBase {
 /// A listening port of a simulated host.
 class SimListener final : public Listener {
  public:
-  SimListener(SimTransport& owner, Address address, std::span<const Transport::AcceptTarget> shares)
-      : transport(owner), address_(std::move(address)), round_robin_(shares) {}
+  SimListener(SimTransport& owner, Address address, std::span<const Transport::AcceptTarget> targets)
+      : transport(owner), address_(std::move(address)), round_robin_(targets) {}
   const Address& address() const override { return address_; }
   void close() override;
 
@@ -198,7 +198,7 @@ class SimTransport final : public TransportBase {
   SimTransport(SimNetwork::Impl& network, uint32_t host_number, const TransportOptions& options);
   ~SimTransport() override;
 
-  Result<Listener*> listen(const Address& address, std::span<const AcceptTarget> shares) override;
+  Result<Listener*> listen(const Address& address, std::span<const AcceptTarget> targets) override;
   Result<Connection*> connect(const Address& address, Handler& handler) override;
   size_t poll(uint64_t timeout_ns) override;
   void wake() override;
@@ -222,8 +222,8 @@ class SimTransport final : public TransportBase {
 
   const void* place() const { return static_cast<const Transport*>(this); }
   bool due() const { return !queue.empty() && queue.first_ns() <= net.now(); }
-  SimConnection& adopt_sim(std::unique_ptr<SimConnection> link) {
-    return static_cast<SimConnection&>(adopt(std::move(link)));
+  SimConnection& adopt_sim(std::unique_ptr<SimConnection> connection) {
+    return static_cast<SimConnection&>(adopt(std::move(connection)));
   }
   void on_request(const SimEvent& event);
   void wait(uint64_t timeout_ns);

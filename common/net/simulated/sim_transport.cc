@@ -64,6 +64,7 @@ void SimConnection::transmit() {
   std::array<iovec, kMaxPieces> pieces;
   SimNetwork::Impl& net = transport_.net;
   while (partner != 0) {
+    // The pipe is full, like the buffer of a socket. on_bytes_consumed() makes this side continue.
     if (in_flight_ >= net.options.pipe_bytes) {
       stopped_ = true;
       return;
@@ -71,7 +72,7 @@ void SimConnection::transmit() {
     const size_t count = gather(pieces.data(), pieces.size());
     if (count == 0) return;
     SimEvent* event = net.new_event(SimEvent::Kind::kBytes, transport_.host_at, peer_host);
-    event->link = partner;
+    event->connection = partner;
     event->sender = number;
     const size_t room = std::min(net.options.pipe_bytes - in_flight_, kMaxChunkBytes);
     for (size_t i = 0; i < count && event->bytes.size() < room; ++i) {
@@ -89,11 +90,12 @@ void SimConnection::transmit() {
 
 void SimConnection::on_bytes_consumed(size_t size, SimConnection& receiver) {
   in_flight_ -= size;
+  // The sender learns of the room by an event with a delay of its own, as by a window update of TCP.
   if (!stopped_ || in_flight_ > transport_.net.options.pipe_bytes / 2) return;
   stopped_ = false;
   SimEvent* event =
       transport_.net.new_event(SimEvent::Kind::kWritable, receiver.transport_.host_at, transport_.host_at);
-  event->link = number;
+  event->connection = number;
   event->sender = receiver.number;
   receiver.last_arrival_ns = transport_.net.post(event, receiver.last_arrival_ns);
 }
@@ -102,6 +104,7 @@ void SimConnection::on_event(SimEvent& event) {
   switch (event.kind) {
     case SimEvent::Kind::kAnswer:
       if (state() != State::kOpening) {
+        // The owner has closed this side while the reply was in flight, so the accepted side must end too.
         transport_.net.end_accepted(event);
       } else if (event.sender == 0) {
         transport_.counters_.connections_refused.add(1);
@@ -128,6 +131,7 @@ void SimConnection::on_event(SimEvent& event) {
 }
 
 void SimConnection::on_bytes(const SimEvent& event) {
+  // The bytes have left the pipe, whether or not the handler reads them.
   if (SimConnection* sender = transport_.net.find(event.sender)) sender->on_bytes_consumed(event.bytes.size(), *this);
   Bytes rest(event.bytes);
   while (!rest.empty() && state() != State::kEnded) {
@@ -158,8 +162,8 @@ void SimTransport::remove(const SimListener& listener) {
   std::erase_if(listeners_, [&](const auto& owned) { return owned.get() == &listener; });
 }
 
-Result<Listener*> SimTransport::listen(const Address& address, std::span<const AcceptTarget> shares) {
-  LOAM_RETURN_IF_ERROR(check_listen(address, shares));
+Result<Listener*> SimTransport::listen(const Address& address, std::span<const AcceptTarget> targets) {
+  LOAM_RETURN_IF_ERROR(check_listen(address, targets));
   if (address.host != host_name()) {
     return Status(StatusCode::kInvalidArgument, address.to_string() + " is not an address of host " + host_name());
   }
@@ -175,7 +179,7 @@ Result<Listener*> SimTransport::listen(const Address& address, std::span<const A
                   "port " + std::to_string(real.port) + " of " + real.host +
                       " is in use; close its listener, or choose another port (0 takes a free one)");
   }
-  listeners_.push_back(std::make_unique<SimListener>(*this, std::move(real), shares));
+  listeners_.push_back(std::make_unique<SimListener>(*this, std::move(real), targets));
   host.listeners.push_back(listeners_.back().get());
   return static_cast<Listener*>(listeners_.back().get());
 }
@@ -183,32 +187,32 @@ Result<Listener*> SimTransport::listen(const Address& address, std::span<const A
 Result<Connection*> SimTransport::connect(const Address& address, Handler& handler) {
   LOAM_RETURN_IF_ERROR(check_connect(address));
   const uint32_t to = net.host_number(address.host);
-  SimConnection& link = adopt_sim(std::make_unique<SimConnection>(*this, handler, address, true, to));
+  SimConnection& connection = adopt_sim(std::make_unique<SimConnection>(*this, handler, address, true, to));
   SimEvent* event = net.new_event(SimEvent::Kind::kRequest, host_at, to);
-  event->link = link.number;
-  event->sender = link.number;
+  event->connection = connection.number;
+  event->sender = connection.number;
   event->port = address.port;
-  link.last_arrival_ns = net.post(event, 0);
-  return static_cast<Connection*>(&link);
+  connection.last_arrival_ns = net.post(event, 0);
+  return static_cast<Connection*>(&connection);
 }
 
 void SimTransport::on_request(const SimEvent& event) {
   SimListener* listener = net.listener(host_at, event.port);
   SimConnection* accepted = nullptr;
   if (listener != nullptr) {
-    const AcceptTarget& share = listener->next();
-    auto& to = static_cast<SimTransport&>(*share.transport);
+    const AcceptTarget& target = listener->next();
+    auto& to = static_cast<SimTransport&>(*target.transport);
     if (!to.dead && !to.full()) {
       const Address peer{Scheme::kSim, net.hosts[event.from].name, 0};
-      accepted = &to.adopt_sim(std::make_unique<SimConnection>(to, *share.handler, peer, false, event.from));
-      accepted->connected_to(event.link, false);
+      accepted = &to.adopt_sim(std::make_unique<SimConnection>(to, *target.handler, peer, false, event.from));
+      accepted->connected_to(event.connection, false);
       if (&to != this) to.wake();  // its poll() must take the handshake deadline into account
     }
   }
-  // The answer comes from the host of the accepted connection, which sends all later events of this direction.
+  // The reply comes from the host of the accepted connection, which sends all later events of this direction.
   SimEvent* answer =
       net.new_event(SimEvent::Kind::kAnswer, accepted == nullptr ? host_at : accepted->transport().host_at, event.from);
-  answer->link = event.link;
+  answer->connection = event.connection;
   answer->sender = accepted == nullptr ? 0 : accepted->number;
   const uint64_t arrival_ns = net.post(answer, 0);
   if (accepted != nullptr) accepted->last_arrival_ns = arrival_ns;
@@ -243,6 +247,8 @@ void SimTransport::wait(uint64_t timeout_ns) {
   if (net.options.now_ns && sim_scheduler != nullptr) {
     const uint64_t from_ns = Env::now_ns();
     const uint64_t until_ns = timeout_ns > kForever - from_ns ? kForever : from_ns + timeout_ns;
+    // With the simulator's clock, the thread tests all conditions again after each wake-up, because a cut or a death
+    // may have removed the event for which it was woken. So each iteration announces the earliest event anew.
     waiting_ = true;
     // relaxed: see woken_
     while (!dead && !due() && !woken_.load(std::memory_order_relaxed) && Env::now_ns() < until_ns) {
@@ -255,6 +261,7 @@ void SimTransport::wait(uint64_t timeout_ns) {
     return;
   }
 #endif
+  // Outside of the simulator the owner of the clock advances the time, not this thread.
   if (net.options.now_ns) return;
   // Nothing is due, so the clock advances to the next event of any host.
   const uint64_t until_ns = timeout_ns > kForever - net.clock_ns ? kForever : net.clock_ns + timeout_ns;
@@ -266,28 +273,32 @@ size_t SimTransport::poll(uint64_t timeout_ns) {
   if (dead) return 0;
   counters_.polls.add(1);
   const bool may_wait = timeout_ns > 0;
+  // Phase 1: send what the owner has committed since the last round, and report connections that have ended.
   size_t events = service_connections();
   // relaxed: see woken_
   if (woken_.exchange(false, std::memory_order_relaxed) || events > 0) timeout_ns = 0;
   const uint64_t handshake_ns = check_handshakes();
   if (has_pending_service()) timeout_ns = 0;
+  // Phase 2: wait for an event.
   if (timeout_ns > 0 && !due()) {
     wait(net.options.now_ns ? std::min(timeout_ns, handshake_ns) : timeout_ns);
     check_handshakes();
   }
+  // Phase 3: handle all events that are due. A handler may kill this process, after which nothing more is handled.
   while (!dead && due()) {
-    SimEvent* event = queue.take_first();
+    SimEvent* event = queue.pop_first();
     ++events;
     if (event->kind == SimEvent::Kind::kRequest) {
       on_request(*event);
-    } else if (SimConnection* link = net.find(event->link)) {
-      link->on_event(*event);
+    } else if (SimConnection* connection = net.find(event->connection)) {
+      connection->on_event(*event);
     } else if (event->kind == SimEvent::Kind::kAnswer) {
       net.return_undeliverable(event);
       continue;
     }
     net.free_event(event);
   }
+  // Phase 4: send what the handlers have committed in this round.
   events += service_connections();
   if (events == 0) counters_.empty_polls.add(1);
 #ifdef LOAM_ENV_SIM

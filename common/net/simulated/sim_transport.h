@@ -98,7 +98,7 @@ class SimNetwork {
 
   /// A hash of all events so far, with their places, times and sizes. Runs with different events have different hashes.
   uint64_t digest() const;
-  /// Number of events so far: chunks of bytes, connection requests, their answers, and ends.
+  /// Number of events so far: chunks of bytes, connection requests, their replies, and ends.
   uint64_t events() const;
 
   struct Impl;

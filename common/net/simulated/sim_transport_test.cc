@@ -158,8 +158,8 @@ TEST(SimTransport, TransportsOfAHostShareItsPorts) {
   auto second = std::move(network.make_transport("a")).value();
   auto client = std::move(network.make_transport("b")).value();
   RecordingHandler one, two, owner;
-  const std::vector<Transport::AcceptTarget> shares = {{first.get(), &one}, {second.get(), &two}};
-  ASSERT_TRUE(second->listen(*Address::parse("sim://a:7"), shares).ok());
+  const std::vector<Transport::AcceptTarget> targets = {{first.get(), &one}, {second.get(), &two}};
+  ASSERT_TRUE(second->listen(*Address::parse("sim://a:7"), targets).ok());
   EXPECT_EQ(first->listen(*Address::parse("sim://a:7"), one).code(), StatusCode::kUnavailable);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(client->connect(*Address::parse("sim://a:7"), owner).ok());
   for (int i = 0; i < 50; ++i) {

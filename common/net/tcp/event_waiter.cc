@@ -1,3 +1,5 @@
+// The system calls of EventWaiter. Its loop is a template in event_waiter.h.
+
 #include "common/net/tcp/event_waiter.h"
 
 #include <cerrno>
@@ -16,8 +18,8 @@ Status EventWaiter::make_descriptors(Fd& epoll, Fd& wakeup) {
 }
 
 bool EventWaiter::drain_wakeup() {
-  uint64_t rings = 0;
-  return ::read(wakeup_.get(), &rings, sizeof(rings)) > 0;
+  uint64_t wakeups = 0;
+  return ::read(wakeup_.get(), &wakeups, sizeof(wakeups)) > 0;
 }
 
 void EventWaiter::wake() {

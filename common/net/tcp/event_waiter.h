@@ -23,10 +23,10 @@ class EventWaiter {
   /// Makes the two descriptors of the constructor. kUnavailable: the process has no free file descriptor.
   static Status make_descriptors(Fd& epoll, Fd& wakeup);
 
-  /// While the thread spins, it calls sched_yield() once in `looks_per_yield` calls of look(). That is a system call,
-  /// so 1 is right if look() is a system call too, and a larger number if look() only reads memory.
-  EventWaiter(Fd epoll, Fd wakeup, unsigned looks_per_yield)
-      : epoll_(std::move(epoll)), wakeup_(std::move(wakeup)), looks_per_yield_(looks_per_yield) {}
+  /// While the thread spins, it calls sched_yield() once in `polls_per_yield` calls of poll_events(). That is a system
+  /// call, so 1 is right if poll_events() is a system call too, and a larger number if it only reads memory.
+  EventWaiter(Fd epoll, Fd wakeup, unsigned polls_per_yield)
+      : epoll_(std::move(epoll)), wakeup_(std::move(wakeup)), polls_per_yield_(polls_per_yield) {}
 
   int epoll_fd() const { return epoll_.get(); }
   /// An eventfd that wake() makes readable to end a sleep. The transport registers it and calls drain_wakeup() on its
@@ -40,14 +40,14 @@ class EventWaiter {
   /// Returns whether wake() was called since the last call. The caller sees everything that the waker did before.
   bool consume_wake() { return wake_pending_.exchange(false, std::memory_order_seq_cst); }
 
-  /// Waits for events. Returns the first result of look() that is not 0. If spinning finds none, returns the result
-  /// of sleep_for(timeout_ns), which sleeps by sleep_on_epoll(). Returns 0 after wake() or the time-out.
-  template <class Look, class Sleep>
-  int wait(uint64_t timeout_ns, uint64_t spin_ns, Look look, Sleep sleep_for) {
-    int count = look();
+  /// Waits for events. Returns the first result of poll_events() that is not 0. If spinning finds none, returns the
+  /// result of sleep_for(timeout_ns), which sleeps by sleep_on_epoll(). Returns 0 after wake() or the time-out.
+  template <class PollEvents, class Sleep>
+  int wait(uint64_t timeout_ns, uint64_t spin_ns, PollEvents poll_events, Sleep sleep_for) {
+    int count = poll_events();
     if (count != 0 || timeout_ns == 0) return count;
     const uint64_t from = RealEnv::now_ns();
-    count = spin(std::min(timeout_ns, spin_ns), timeout_ns, look);
+    count = spin(std::min(timeout_ns, spin_ns), timeout_ns, poll_events);
     // Relaxed: a wake-up that this load misses is seen by the load before the sleep.
     if (count != 0 || wake_pending_.load(std::memory_order_relaxed)) return count;
     if (timeout_ns != kForever) {
@@ -65,18 +65,18 @@ class EventWaiter {
   int sleep_on_epoll(epoll_event* events, int max, uint64_t timeout_ns) const;
 
  private:
-  template <class Look>
-  int spin(uint64_t limit_ns, uint64_t timeout_ns, Look look) {
+  template <class PollEvents>
+  int spin(uint64_t limit_ns, uint64_t timeout_ns, PollEvents poll_events) {
     // If spinning has not found events lately, only one round in 64 spins, to learn whether it pays off again.
     const bool worthwhile = limit_ns == timeout_ns || spin_score_ > 0 || ++idle_rounds_ % 64 == 0;
     if (limit_ns == 0 || !worthwhile) return 0;
     // kForever is no time to add to the clock.
     const uint64_t until = limit_ns == kForever ? kForever : RealEnv::now_ns() + limit_ns;
     do {
-      if (++looks_ % looks_per_yield_ == 0) sched_yield();  // the peer may be waiting for this core
+      if (++polls_ % polls_per_yield_ == 0) sched_yield();  // the peer may be waiting for this core
       // Relaxed: it only ends the spinning. wait() reads the flag again.
       if (wake_pending_.load(std::memory_order_relaxed)) return 0;
-      const int count = look();
+      const int count = poll_events();
       if (count != 0) {
         spin_score_ = std::min(spin_score_ + 2, kSpinScoreMost);
         return count;
@@ -88,8 +88,8 @@ class EventWaiter {
 
   const Fd epoll_;
   const Fd wakeup_;
-  const unsigned looks_per_yield_;
-  unsigned looks_ = 0;  // calls of look() while spinning
+  const unsigned polls_per_yield_;
+  unsigned polls_ = 0;  // calls of poll_events() while spinning
   // A score of whether spinning has found events lately: 0 means never, kSpinScoreMost always.
   static constexpr int kSpinScoreMost = 16;
   int spin_score_ = kSpinScoreMost / 2;

@@ -1,3 +1,6 @@
+// The threads of lookups share the structure Shared with the owner and keep it alive, because a lookup of the system
+// cannot be interrupted and may last longer than the owner.
+
 #include "common/net/tcp/host_resolver.h"
 
 #include <algorithm>
@@ -35,6 +38,7 @@ HostResolver::HostResolver(std::function<void()> wake, Resolve look_up)
 }
 
 HostResolver::~HostResolver() {
+  // Threads call `wake` under the mutex, so none calls it after this.
   const std::lock_guard lock(shared_->mutex);
   shared_->wake = nullptr;
   shared_->waiting.clear();
@@ -45,6 +49,8 @@ uint64_t HostResolver::submit(const Address& address, std::function<void(Resolve
   pending_.push_back({number, std::move(done)});
   const std::lock_guard lock(shared_->mutex);
   shared_->waiting.push_back({number, address});
+  // Each running thread takes further lookups from the list before it ends. So the lookup is made also without a new
+  // thread.
   if (shared_->running == kMaxLookups) return number;
   try {
     RealThread thread("loam-lookup", [shared = shared_] { run(shared); });
@@ -73,6 +79,7 @@ void HostResolver::run(const std::shared_ptr<Shared>& shared) {
       job = std::move(shared->waiting.front());
       shared->waiting.pop_front();
     }
+    // Without the mutex, because this call may take half a minute.
     ResolveResult found = shared->look_up(job.address);
     const std::lock_guard lock(shared->mutex);
     shared->ended.push_back({job.number, std::move(found)});
@@ -81,7 +88,8 @@ void HostResolver::run(const std::shared_ptr<Shared>& shared) {
 }
 
 void HostResolver::cancel(uint64_t number) {
-  std::erase_if(pending_, [&](const PendingLookup& asked) { return asked.number == number; });
+  // A running lookup continues. poll() drops its result, because its number is not in pending_ any more.
+  std::erase_if(pending_, [&](const PendingLookup& lookup) { return lookup.number == number; });
   const std::lock_guard lock(shared_->mutex);
   std::erase_if(shared_->waiting, [&](const Shared::Job& job) { return job.number == number; });
 }
@@ -93,16 +101,17 @@ size_t HostResolver::poll() {
     const std::lock_guard lock(shared_->mutex);
     ended.swap(shared_->ended);
   }
-  size_t told = 0;
+  size_t completed = 0;
   for (Shared::FinishedLookup& one : ended) {
     const auto at = std::ranges::find(pending_, one.number, &PendingLookup::number);
     if (at == pending_.end()) continue;
+    // Removed before the call, because `done` may call submit() or cancel().
     const auto done = std::move(at->done);
     pending_.erase(at);
     done(std::move(one.found));
-    ++told;
+    ++completed;
   }
-  return told;
+  return completed;
 }
 
 }  // namespace loam::net

@@ -34,7 +34,7 @@ class HostResolver {
 
   /// Starts a lookup and returns its number at once. A later poll() calls `done`, unless the lookup is cancelled.
   uint64_t submit(const Address& address, std::function<void(ResolveResult)> done);
-  /// Prevents the call of `done` for this lookup. A lookup that waits is not made.
+  /// Prevents the call of `done` for this lookup. If the lookup has not begun, it never runs.
   void cancel(uint64_t number);
   /// Calls `done` for all lookups that have ended, and returns their number.
   size_t poll();

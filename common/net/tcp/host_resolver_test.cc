@@ -22,7 +22,7 @@ class SlowResolver {
  public:
   HostResolver::ResolveResult look_up(const Address& address) {
     std::unique_lock lock(mutex_);
-    ++asked_;
+    ++lookups_;
     changed_.notify_all();
     changed_.wait(lock, [&] { return open_; });
     if (address.host == "nowhere") return Status(StatusCode::kUnavailable, "host 'nowhere' has no address");
@@ -33,22 +33,22 @@ class SlowResolver {
     open_ = true;
     changed_.notify_all();
   }
-  size_t asked() {
+  size_t lookups() {
     const std::lock_guard lock(mutex_);
-    return asked_;
+    return lookups_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   bool open_ = false;
-  size_t asked_ = 0;
+  size_t lookups_ = 0;
 };
 
 class HostResolverTest : public ::testing::Test {
  protected:
   static Address host(const std::string& name) { return Address::parse("tcp://" + name + ":7400").value(); }
-  std::unique_ptr<HostResolver> lookups() {
+  std::unique_ptr<HostResolver> make_resolver() {
     return std::make_unique<HostResolver>(
         [this] {
           const std::lock_guard lock(mutex_);
@@ -67,66 +67,68 @@ class HostResolverTest : public ::testing::Test {
 };
 
 TEST_F(HostResolverTest, ResultsArriveInALaterPollOnTheOwnersThread) {
-  const auto looking = lookups();
+  const auto host_resolver = make_resolver();
   std::optional<HostResolver::ResolveResult> found, failed;
-  looking->submit(host("somewhere"), [&](HostResolver::ResolveResult result) { found.emplace(std::move(result)); });
-  looking->submit(host("nowhere"), [&](HostResolver::ResolveResult result) { failed.emplace(std::move(result)); });
-  EXPECT_EQ(looking->poll(), 0u) << "the resolver has not answered, and submit() has returned";
+  host_resolver->submit(host("somewhere"),
+                        [&](HostResolver::ResolveResult result) { found.emplace(std::move(result)); });
+  host_resolver->submit(host("nowhere"),
+                        [&](HostResolver::ResolveResult result) { failed.emplace(std::move(result)); });
+  EXPECT_EQ(host_resolver->poll(), 0u) << "the resolver has not answered, and submit() has returned";
   resolver_->answer_all();
   ASSERT_TRUE(eventually([&] { return wakes() == 2; }));
   EXPECT_FALSE(found.has_value()) << "only poll() calls back";
-  EXPECT_EQ(looking->poll(), 2u);
+  EXPECT_EQ(host_resolver->poll(), 2u);
   EXPECT_EQ((*found)->size(), 1u);
   EXPECT_EQ(failed->code(), StatusCode::kUnavailable);
-  EXPECT_EQ(looking->poll(), 0u);
+  EXPECT_EQ(host_resolver->poll(), 0u);
 }
 
 TEST_F(HostResolverTest, ACancelledLookupDoesNotCallBack) {
-  const auto looking = lookups();
-  const uint64_t number = looking->submit(host("somewhere"), [](const HostResolver::ResolveResult&) { FAIL(); });
-  ASSERT_TRUE(eventually([&] { return resolver_->asked() == 1; }));
-  looking->cancel(number);
+  const auto host_resolver = make_resolver();
+  const uint64_t number = host_resolver->submit(host("somewhere"), [](const HostResolver::ResolveResult&) { FAIL(); });
+  ASSERT_TRUE(eventually([&] { return resolver_->lookups() == 1; }));
+  host_resolver->cancel(number);
   resolver_->answer_all();
   ASSERT_TRUE(eventually([&] { return wakes() == 1; }));
-  EXPECT_EQ(looking->poll(), 0u);
+  EXPECT_EQ(host_resolver->poll(), 0u);
 }
 
 TEST_F(HostResolverTest, ACancelledLookupInTheQueueIsNotMade) {
-  auto looking = lookups();
+  auto host_resolver = make_resolver();
   std::vector<uint64_t> numbers;
   for (size_t i = 0; i < 10 * kMaxLookups; ++i) {
-    numbers.push_back(looking->submit(host("somewhere"), [](const HostResolver::ResolveResult&) { FAIL(); }));
+    numbers.push_back(host_resolver->submit(host("somewhere"), [](const HostResolver::ResolveResult&) { FAIL(); }));
   }
-  ASSERT_TRUE(eventually([&] { return resolver_->asked() == kMaxLookups; }));
-  for (const uint64_t number : numbers) looking->cancel(number);
+  ASSERT_TRUE(eventually([&] { return resolver_->lookups() == kMaxLookups; }));
+  for (const uint64_t number : numbers) host_resolver->cancel(number);
   resolver_->answer_all();
-  looking.reset();
+  host_resolver.reset();
   ASSERT_TRUE(eventually([&] { return resolver_.use_count() == 1; })) << "a lookup thread has not ended";
-  EXPECT_EQ(resolver_->asked(), kMaxLookups);
+  EXPECT_EQ(resolver_->lookups(), kMaxLookups);
 }
 
 TEST_F(HostResolverTest, NumberOfLookupThreadsIsBounded) {
-  const auto looking = lookups();
+  const auto host_resolver = make_resolver();
   constexpr size_t kNames = 10 * kMaxLookups;
   size_t found = 0;
   for (size_t i = 0; i < kNames; ++i) {
-    looking->submit(host("somewhere"),
-                    [&](const HostResolver::ResolveResult& result) { found += result.ok() ? 1 : 0; });
+    host_resolver->submit(host("somewhere"),
+                          [&](const HostResolver::ResolveResult& result) { found += result.ok() ? 1 : 0; });
   }
-  ASSERT_TRUE(eventually([&] { return resolver_->asked() == kMaxLookups; }));
-  EXPECT_EQ(resolver_->asked(), kMaxLookups) << "more lookups run than permitted";
+  ASSERT_TRUE(eventually([&] { return resolver_->lookups() == kMaxLookups; }));
+  EXPECT_EQ(resolver_->lookups(), kMaxLookups) << "more lookups run than permitted";
   resolver_->answer_all();
   ASSERT_TRUE(eventually([&] {
-    looking->poll();
+    host_resolver->poll();
     return found == kNames;
   }));
 }
 
 TEST_F(HostResolverTest, DestructorDoesNotWaitForALookup) {
-  auto looking = lookups();
-  looking->submit(host("somewhere"), [](const HostResolver::ResolveResult&) { FAIL(); });
-  ASSERT_TRUE(eventually([&] { return resolver_->asked() == 1; }));
-  looking.reset();  // returns while a lookup is running
+  auto host_resolver = make_resolver();
+  host_resolver->submit(host("somewhere"), [](const HostResolver::ResolveResult&) { FAIL(); });
+  ASSERT_TRUE(eventually([&] { return resolver_->lookups() == 1; }));
+  host_resolver.reset();  // returns while a lookup is running
   resolver_->answer_all();
   ASSERT_TRUE(eventually([&] { return resolver_.use_count() == 1; })) << "the lookup thread has not ended";
   EXPECT_EQ(wakes(), 0u) << "a lookup has woken an owner that no longer exists";

@@ -1,3 +1,5 @@
+// One connection over a TCP socket: connecting, reading, writing. tcp_transport.cc has listening and polling.
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -23,8 +25,9 @@ TcpConnection::TcpConnection(TcpTransport& transport, Handler& handler, Address 
       transport_(transport) {}
 
 TcpConnection::~TcpConnection() {
-  if (lookup_ != 0) transport_.lookups().cancel(lookup_);
+  if (lookup_ != 0) transport_.host_resolver().cancel(lookup_);
   if (fd_ && watched_ != 0) transport_.watch(fd_.get(), EPOLL_CTL_DEL, 0, nullptr);
+  // The peer may not have read the goodbye yet, so the socket is closed later.
   if (fd_ && state() == State::kEnded) transport_.linger(std::move(fd_));
 }
 
@@ -41,7 +44,7 @@ void TcpConnection::connect(std::vector<SocketAddress> candidates) {
 }
 
 void TcpConnection::connect_by_name() {
-  lookup_ = transport_.lookups().submit(peer(), [this](HostResolver::ResolveResult found) {
+  lookup_ = transport_.host_resolver().submit(peer(), [this](HostResolver::ResolveResult found) {
     if (state() == State::kEnded) return;
     if (found.ok()) return connect(std::move(found).value());
     transport_.counters_.connections_refused.add(1);
@@ -57,6 +60,7 @@ void TcpConnection::try_next(int last_error) {
     watched_ = 0;
     fd_.reset(::socket(where.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd_) tune_socket(fd_.get(), host().options().peer_timeout_ns);
+    // The socket becomes writable when the connect has ended. finish_connect() then reads its result.
     if (fd_ && (::connect(fd_.get(), where.get(), where.size) == 0 || errno == EINPROGRESS)) {
       watch(EPOLLOUT);
       return;
@@ -73,6 +77,7 @@ void TcpConnection::finish_connect() {
   int error = 0;
   socklen_t size = sizeof(error);
   if (::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  // The next address of the host gets its attempt. The deadline of the handshake limits all attempts together.
   if (error != 0) {
     try_next(error);
     return;
@@ -100,6 +105,7 @@ void TcpConnection::on_event(uint32_t events) {
     watch(EPOLLIN);
     transmit();
   }
+  // After an error, recv() first returns the bytes that have arrived, and then the error.
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read();
 }
 
@@ -144,6 +150,7 @@ void TcpConnection::transmit() {
     if (size > 0) sent(static_cast<size_t>(size));
     if (size < 0 || static_cast<size_t>(size) < offered) {
       blocked_ = true;
+      // epoll reports a writable socket in every round, so EPOLLOUT is watched only while the socket is full.
       if (state() != State::kEnded) watch(EPOLLIN | EPOLLOUT);
     }
   }

@@ -1,3 +1,5 @@
+// System calls on sockets, with errors that tell an operator what to do.
+
 #include "common/net/tcp/tcp_socket.h"
 
 #include <algorithm>
@@ -113,6 +115,8 @@ SocketAddress local_address(int fd) {
 }
 
 void tune_socket(int fd, uint64_t peer_timeout_ns) {
+  // Two limits detect a dead peer within the time-out: the keep-alive probes on a connection without traffic, and
+  // TCP_USER_TIMEOUT on one with bytes that the peer does not acknowledge.
   constexpr int kProbes = 3;
   const int timeout_ms = static_cast<int>(std::clamp<uint64_t>(peer_timeout_ns / 1'000'000, 100, 3'600'000));
   const int between_s = std::max(1, timeout_ms / 1'000 / (kProbes + 1));

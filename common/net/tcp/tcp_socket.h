@@ -52,7 +52,7 @@ struct SocketAddress {
 /// Looks up all socket addresses of a host and port. kUnavailable: the name has no address. May block for long if the
 /// host is a name; connections use HostResolver instead.
 Result<std::vector<SocketAddress>> resolve(const Address& address);
-/// The socket address of a host that is a number; nothing for a name. Never blocks.
+/// Converts a host that is a number into a socket address. Returns nothing for a name. Never blocks.
 std::optional<std::vector<SocketAddress>> resolve_number(const Address& address);
 
 /// Opens a non-blocking socket that listens. kUnavailable: the port is in use, or the process may not use it.

@@ -1,3 +1,6 @@
+// Listening, accepting, lingering sockets and the poll round of the TCP transport. tcp_connection.cc has one
+// connection, and common/net/link the protocol above the sockets.
+
 #include "common/net/tcp/tcp_transport.h"
 
 #include <algorithm>
@@ -40,11 +43,11 @@ void TcpTransport::remove(TcpListener& listener) {
   std::erase_if(listeners_, [&](const auto& owned) { return owned.get() == &listener; });
 }
 
-Result<Listener*> TcpTransport::listen(const Address& address, std::span<const AcceptTarget> shares) {
-  LOAM_RETURN_IF_ERROR(check_listen(address, shares));
+Result<Listener*> TcpTransport::listen(const Address& address, std::span<const AcceptTarget> targets) {
+  LOAM_RETURN_IF_ERROR(check_listen(address, targets));
   LOAM_ASSIGN_OR_RETURN(const std::vector<SocketAddress> found, resolve(address));
   LOAM_ASSIGN_OR_RETURN(Fd fd, listen_on(found.front(), address));
-  auto listener = std::make_unique<TcpListener>(*this, std::move(fd), shares);
+  auto listener = std::make_unique<TcpListener>(*this, std::move(fd), targets);
   watch(listener->fd_.get(), EPOLL_CTL_ADD, EPOLLIN, listener.get());
   listeners_.push_back(std::move(listener));
   return static_cast<Listener*>(listeners_.back().get());
@@ -74,17 +77,19 @@ void TcpTransport::accept(TcpListener& listener) {
 }
 
 void TcpTransport::dispatch(TcpListener& listener, Fd fd) {
-  const AcceptTarget& share = listener.round_robin_.next();
-  auto& to = static_cast<TcpTransport&>(*share.transport);
+  const AcceptTarget& target = listener.round_robin_.next();
+  auto& to = static_cast<TcpTransport&>(*target.transport);
   if (&to == this) {
-    accept_connection(std::move(fd), *share.handler);
+    accept_connection(std::move(fd), *target.handler);
   } else {
-    to.hand_off(std::move(fd), *share.handler);
+    to.hand_off(std::move(fd), *target.handler);
   }
 }
 
 void TcpTransport::hand_off(Fd fd, Handler& handler) {
   {
+    // The other transport's thread takes the socket in its next poll(), because all callbacks of a connection come from
+    // that thread.
     const std::lock_guard lock(handoffs_mutex_);
     handoffs_.push_back({std::move(fd), &handler});
   }
@@ -107,6 +112,7 @@ void TcpTransport::accept_connection(Fd fd, Handler& handler) {
   if (::getpeername(fd.get(), peer.get(), &peer.size) != 0) return;  // the peer has closed the connection
   if (full()) {
     counters_.connections_refused.add(1);
+    // Tells the peer why. The send buffer of a new socket is empty, so it accepts the 64 bytes at once.
     Greeting greeting;
     greeting.protocol_version = options().protocol_version;
     greeting.kind = GreetingKind::kReject;
@@ -115,25 +121,27 @@ void TcpTransport::accept_connection(Fd fd, Handler& handler) {
     linger(std::move(fd));
     return;
   }
-  auto link = std::make_unique<TcpConnection>(*this, handler, peer.to_address(), false);
-  link->accepted(std::move(fd));
-  adopt(std::move(link));
+  auto connection = std::make_unique<TcpConnection>(*this, handler, peer.to_address(), false);
+  connection->accepted(std::move(fd));
+  adopt(std::move(connection));
 }
 
 Result<Connection*> TcpTransport::connect(const Address& address, Handler& handler) {
   LOAM_RETURN_IF_ERROR(check_connect(address));
   auto owned = std::make_unique<TcpConnection>(*this, handler, address, true);
-  TcpConnection& link = *owned;
+  TcpConnection& connection = *owned;
   adopt(std::move(owned));
   if (auto found = resolve_number(address)) {
-    link.connect(std::move(*found));
+    connection.connect(std::move(*found));
   } else {
-    link.connect_by_name();
+    connection.connect_by_name();
   }
-  return static_cast<Connection*>(&link);
+  return static_cast<Connection*>(&connection);
 }
 
 void TcpTransport::linger(Fd fd) {
+  // The kernel sends the bytes in the buffer and then the end of the stream. The socket stays open to read the bytes
+  // that the peer still sends, see reap_lingering().
   ::shutdown(fd.get(), SHUT_WR);
   if (lingering_.size() < kMaxLingering) lingering_.emplace_back(std::move(fd), now_ns() + kLingerNs);
 }
@@ -163,23 +171,28 @@ void TcpTransport::reap_lingering() {
 // ---- polling --------------------------------------------------------------------------------------------------------
 
 int TcpTransport::wait(uint64_t timeout_ns) {
-  const auto look = [this] { return epoll_wait(waiter_.epoll_fd(), events_.data(), kMaxEvents, 0); };
+  const auto poll_events = [this] { return epoll_wait(waiter_.epoll_fd(), events_.data(), kMaxEvents, 0); };
   const auto sleep = [this](uint64_t sleep_ns) {
     counters_.sleeps.add(1);
     return waiter_.sleep_on_epoll(events_.data(), kMaxEvents, sleep_ns);
   };
-  return waiter_.wait(timeout_ns, options().spin_ns, look, sleep);
+  return waiter_.wait(timeout_ns, options().spin_ns, poll_events, sleep);
 }
 
 size_t TcpTransport::poll(uint64_t timeout_ns) {
   counters_.polls.add(1);
+  // Phase 1: send what the owner has committed since the last round, and report connections that have ended. After
+  // such a report the round does not wait, so that the owner can react at once.
   size_t events = service_connections();
   bool woken = waiter_.consume_wake();
   if (woken || has_pending_service() || events > 0) timeout_ns = 0;
+  // Phase 2: limit the wait by the next deadline of a handshake and by the checks of reap_lingering().
   timeout_ns = std::min(timeout_ns, check_handshakes());
   if (has_pending_service()) timeout_ns = 0;  // check_handshakes() has ended a connection, which is reported now
   if (!lingering_.empty() || listen_again_ns_ != 0) timeout_ns = std::min(timeout_ns, kReapIntervalNs);
 
+  // Phase 3: wait, and handle the events. Connections are destroyed only in service_connections(), so the pointers in
+  // events_ stay valid. remove() redirects the events of a listener.
   const int count = std::max(wait(timeout_ns), 0);
   if (timeout_ns > 0) woken |= waiter_.consume_wake();  // a wake-up that has ended this wait
   for (int i = 0; i < count; ++i) {
@@ -198,7 +211,9 @@ size_t TcpTransport::poll(uint64_t timeout_ns) {
         break;
     }
   }
-  if (woken) events += accept_handoffs() + lookups_.poll();
+  // Phase 4: take what other threads have left before they called wake().
+  if (woken) events += accept_handoffs() + host_resolver_.poll();
+  // Phase 5: send what the handlers have committed in this round.
   events += service_connections();
   reap_lingering();
   if (events == 0) counters_.empty_polls.add(1);

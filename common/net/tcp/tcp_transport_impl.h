@@ -64,12 +64,12 @@ class TcpConnection final : public ConnectionBase, public Source {
 /// A listening socket, with the targets of its connections.
 class TcpListener final : public Listener, public Source {
  public:
-  TcpListener(TcpTransport& transport, Fd fd, std::span<const Transport::AcceptTarget> shares)
+  TcpListener(TcpTransport& transport, Fd fd, std::span<const Transport::AcceptTarget> targets)
       : Source(Kind::kListener),
         transport_(transport),
         fd_(std::move(fd)),
         address_(local_address(fd_.get()).to_address()),
-        round_robin_(shares) {}
+        round_robin_(targets) {}
 
   const Address& address() const override { return address_; }
   void close() override;
@@ -92,7 +92,7 @@ class TcpTransport final : public TransportBase {
   }
   ~TcpTransport() override { drop_connections(); }
 
-  Result<Listener*> listen(const Address& address, std::span<const AcceptTarget> shares) override;
+  Result<Listener*> listen(const Address& address, std::span<const AcceptTarget> targets) override;
   Result<Connection*> connect(const Address& address, Handler& handler) override;
   size_t poll(uint64_t timeout_ns) override;
   void wake() override { waiter_.wake(); }
@@ -113,7 +113,7 @@ class TcpTransport final : public TransportBase {
   /// Keeps a socket open after its connection has ended, until the peer has read the last bytes.
   void linger(Fd fd);
   void remove(TcpListener& listener);
-  HostResolver& lookups() { return lookups_; }
+  HostResolver& host_resolver() { return host_resolver_; }
 
  private:
   /// A connection that another transport has accepted for this one.
@@ -131,7 +131,7 @@ class TcpTransport final : public TransportBase {
   void reap_lingering();
 
   EventWaiter waiter_;
-  HostResolver lookups_{[this] { wake(); }};
+  HostResolver host_resolver_{[this] { wake(); }};
   Source wakeup_source_{Source::Kind::kWakeup};
   std::array<epoll_event, kMaxEvents> events_{};
   std::vector<std::unique_ptr<TcpListener>> listeners_;

@@ -30,7 +30,7 @@ void append(Buffer& out, const void* from, size_t size) {
 
 Greeting good_greeting() {
   Greeting greeting;
-  greeting.protocol_version = kProtocolVersion;
+  greeting.protocol_version = kFramingVersion;
   greeting.max_frame_bytes = kMaxFrameBytes;
   greeting.window_frames = kWindowFrames;
   greeting.max_message_bytes = kMaxMessageBytes;
@@ -64,7 +64,7 @@ class TcpTest : public testing::NetTest<testing::TcpTestNetwork> {
   }
 
   /// Connects a plain socket, without a transport, to the server.
-  Fd stranger() {
+  Fd raw_socket() {
     const SocketAddress where = (*resolve(address_)).front();
     Fd fd(::socket(AF_INET, SOCK_STREAM, 0));
     EXPECT_EQ(::connect(fd.get(), where.get(), where.size), 0);
@@ -91,9 +91,9 @@ class TcpTest : public testing::NetTest<testing::TcpTestNetwork> {
 
   /// Sends `bytes` over a plain socket after the handshake. Expects that the server closes this connection as
   /// malformed, with a reason that contains `why`.
-  void expect_thrown_out(Bytes bytes, std::string_view why) {
+  void expect_closed_as_malformed(Bytes bytes, std::string_view why) {
     const size_t closed_before = served_.closed.size();
-    const Fd fd = stranger();
+    const Fd fd = raw_socket();
     put(fd, good_greeting());
     put(fd, bytes);
     const Buffer reply = read_to_end(fd);
@@ -117,7 +117,7 @@ class TcpTest : public testing::NetTest<testing::TcpTestNetwork> {
 
 TEST_F(TcpTest, AnotherVersionGetsAReplyThatItsOwnCodeCanRead) {
   serve();
-  const Fd fd = stranger();
+  const Fd fd = raw_socket();
   Greeting greeting = good_greeting();
   greeting.protocol_version = 99;
   put(fd, greeting);
@@ -126,14 +126,14 @@ TEST_F(TcpTest, AnotherVersionGetsAReplyThatItsOwnCodeCanRead) {
   const auto reject = read_as<Greeting>(reply.data());
   EXPECT_EQ(reject.magic, kMagic);
   EXPECT_EQ(reject.kind, GreetingKind::kReject);
-  EXPECT_EQ(reject.protocol_version, kProtocolVersion);
+  EXPECT_EQ(reject.protocol_version, kFramingVersion);
   EXPECT_EQ(reject.code, static_cast<uint32_t>(StatusCode::kUnsupportedVersion));
   EXPECT_TRUE(served_.connections.empty());
 }
 
 TEST_F(TcpTest, OtherProtocolsAreClosedAtOnce) {
   serve();
-  const Fd fd = stranger();
+  const Fd fd = raw_socket();
   put(fd, as_bytes("GET / HTTP/1.1\r\n\r\n"));
   EXPECT_TRUE(read_to_end(fd).empty());
   EXPECT_EQ(server_->counters().connections_refused.read(), 1u);
@@ -161,8 +161,8 @@ TEST_F(TcpTest, APeerWithoutHandshakeIsClosedAtTheDeadline) {
   TransportOptions options;
   options.handshake_timeout_ns = 30'000'000;
   serve(options);
-  const Fd silent = stranger();
-  const Fd slow = stranger();
+  const Fd silent = raw_socket();
+  const Fd slow = raw_socket();
   const Greeting greeting = good_greeting();
   put(slow, std::as_bytes(std::span(&greeting, 1)).first(63));
   EXPECT_TRUE(read_to_end(silent).empty());
@@ -171,7 +171,7 @@ TEST_F(TcpTest, APeerWithoutHandshakeIsClosedAtTheDeadline) {
   EXPECT_EQ(server_->counters().connections_refused.read(), 2u);
 }
 
-TEST_F(TcpTest, AConnectWithoutAnswerEndsAtTheDeadline) {
+TEST_F(TcpTest, AConnectWithoutReplyEndsAtTheDeadline) {
   TransportOptions options;
   options.handshake_timeout_ns = 30'000'000;
   Transport& client = add(options);
@@ -191,7 +191,7 @@ TEST_F(TcpTest, ImpossibleLimitsInTheGreetingAreRefused) {
     if (field == 0) greeting.max_frame_bytes = 16;
     if (field == 1) greeting.window_frames = 0;
     if (field == 2) greeting.max_message_bytes = 0;
-    const Fd fd = stranger();
+    const Fd fd = raw_socket();
     put(fd, greeting);
     read_to_end(fd);
   }
@@ -241,35 +241,41 @@ TEST_F(TcpTest, MalformedFramesEndTheirConnectionOnly) {
 
   const std::string m8 = raw(MessageHeader{8, 0}) + "12345678";
   const std::string part = raw(PartHeader{20, 0});
-  expect_thrown_out(frame(FrameType{0}, 16, 0, 0, 0, ""), "unknown type 0");
-  expect_thrown_out(frame(FrameType{9}, 16, 0, 0, 0, ""), "unknown type 9");
-  expect_thrown_out(frame(FrameType::kMessages, 0, 0, 0, 0, ""), "a frame of 0 bytes");
-  expect_thrown_out(frame(FrameType::kMessages, 33, 0, 1, 0, ""), "a frame of 33 bytes");
-  expect_thrown_out(frame(FrameType::kMessages, 65'544, 0, 1, 0, ""), "the limit is 65536");
-  expect_thrown_out(frame(FrameType::kMessages, UINT32_MAX - 7, 0, 1, 0, ""), "the limit is 65536");
-  expect_thrown_out(frame(FrameType::kMessages, 16, 0, 0, 0, ""), "miscounted");
-  expect_thrown_out(frame(FrameType::kMessages, 32, 0, 2, 0, m8), "miscounted");
-  expect_thrown_out(frame(FrameType::kMessages, 32, 0, 1, 0, raw(MessageHeader{9, 0}) + "12345678"), "9 bytes where 8");
-  expect_thrown_out(frame(FrameType::kMessages, 32, 0, 1, 0, raw(MessageHeader{UINT32_MAX, 0}) + "12345678"),
-                    "4294967295 bytes where 8");
-  expect_thrown_out(frame(FrameType::kMessages, 32, 0, 1, 0, raw(MessageHeader{0, 0}) + "12345678"), "0 bytes where");
-  expect_thrown_out(frame(FrameType::kMessages, 32, 0, 1, 0, raw(MessageHeader{8, 1}) + "12345678"), "8 bytes where");
-  expect_thrown_out(frame(FrameType::kCredits, 16, 5, 0, 0, ""), "5 credits, of which only 0 were in use");
-  expect_thrown_out(frame(FrameType::kCredits, 16, 0, 0, 0, ""), "without credits");
-  expect_thrown_out(frame(FrameType::kCredits, 24, 0, 0, 0, "12345678"), "with a payload");
-  expect_thrown_out(frame(FrameType::kFragment, 24, 0, 8, 0, "12345678"), "contradict each other");
-  expect_thrown_out(frame(FrameType::kFragment, 40, 0, 9, 0, part + "12345678"), "contradict each other");
-  expect_thrown_out(frame(FrameType::kFragment, 40, 0, 0, 0, part + "12345678"), "contradict each other");
-  expect_thrown_out(frame(FrameType::kFragment, 40, 0, 8, 0, raw(PartHeader{100'001, 0}) + "12345678"),
-                    "the limit is 100000");
-  expect_thrown_out(frame(FrameType::kFragment, 40, 0, 8, 0, raw(PartHeader{20, 8}) + "12345678"), "do not fit");
-  expect_thrown_out(frame(FrameType::kFragment, 40, 0, 8, 0, raw(PartHeader{7, 0}) + "12345678"), "do not fit");
-  expect_thrown_out(frame(FrameType::kFragment, 40, 0, 8, 0, raw(PartHeader{0, 0}) + "12345678"), "0 bytes");
+  expect_closed_as_malformed(frame(FrameType{0}, 16, 0, 0, 0, ""), "unknown type 0");
+  expect_closed_as_malformed(frame(FrameType{9}, 16, 0, 0, 0, ""), "unknown type 9");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 0, 0, 0, 0, ""), "a frame of 0 bytes");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 33, 0, 1, 0, ""), "a frame of 33 bytes");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 65'544, 0, 1, 0, ""), "the limit is 65536");
+  expect_closed_as_malformed(frame(FrameType::kMessages, UINT32_MAX - 7, 0, 1, 0, ""), "the limit is 65536");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 16, 0, 0, 0, ""), "miscounted");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 32, 0, 2, 0, m8), "miscounted");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 32, 0, 1, 0, raw(MessageHeader{9, 0}) + "12345678"),
+                             "9 bytes where 8");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 32, 0, 1, 0, raw(MessageHeader{UINT32_MAX, 0}) + "12345678"),
+                             "4294967295 bytes where 8");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 32, 0, 1, 0, raw(MessageHeader{0, 0}) + "12345678"),
+                             "0 bytes where");
+  expect_closed_as_malformed(frame(FrameType::kMessages, 32, 0, 1, 0, raw(MessageHeader{8, 1}) + "12345678"),
+                             "8 bytes where");
+  expect_closed_as_malformed(frame(FrameType::kCredits, 16, 5, 0, 0, ""), "5 credits, of which only 0 were in use");
+  expect_closed_as_malformed(frame(FrameType::kCredits, 16, 0, 0, 0, ""), "without credits");
+  expect_closed_as_malformed(frame(FrameType::kCredits, 24, 0, 0, 0, "12345678"), "with a payload");
+  expect_closed_as_malformed(frame(FrameType::kFragment, 24, 0, 8, 0, "12345678"), "contradict each other");
+  expect_closed_as_malformed(frame(FrameType::kFragment, 40, 0, 9, 0, part + "12345678"), "contradict each other");
+  expect_closed_as_malformed(frame(FrameType::kFragment, 40, 0, 0, 0, part + "12345678"), "contradict each other");
+  expect_closed_as_malformed(frame(FrameType::kFragment, 40, 0, 8, 0, raw(PartHeader{100'001, 0}) + "12345678"),
+                             "the limit is 100000");
+  expect_closed_as_malformed(frame(FrameType::kFragment, 40, 0, 8, 0, raw(PartHeader{20, 8}) + "12345678"),
+                             "do not fit");
+  expect_closed_as_malformed(frame(FrameType::kFragment, 40, 0, 8, 0, raw(PartHeader{7, 0}) + "12345678"),
+                             "do not fit");
+  expect_closed_as_malformed(frame(FrameType::kFragment, 40, 0, 8, 0, raw(PartHeader{0, 0}) + "12345678"), "0 bytes");
   Buffer interleaved = frame(FrameType::kFragment, 40, 0, 8, 0, part + "12345678");
   const Buffer whole = message_frame("hello");
   append(interleaved, whole.data(), whole.size());
-  expect_thrown_out(interleaved, "between the fragments");
-  expect_thrown_out(frame(FrameType::kWrite, 40, 0, 8, 0, raw(PartHeader{1, 0}) + "12345678"), "which is not offered");
+  expect_closed_as_malformed(interleaved, "between the fragments");
+  expect_closed_as_malformed(frame(FrameType::kWrite, 40, 0, 8, 0, raw(PartHeader{1, 0}) + "12345678"),
+                             "which is not offered");
 
   ASSERT_TRUE(honest.send(as_bytes("still here")).ok());
   ASSERT_TRUE(poll_until([&] { return !owner_.messages.empty(); }));
@@ -282,13 +288,13 @@ TEST_F(TcpTest, MessagesBeforeAMalformedFrameAreDelivered) {
   Buffer bytes = message_frame("good");
   const Buffer bad = frame(FrameType{77}, 16, 0, 0, 0, "");
   append(bytes, bad.data(), bad.size());
-  expect_thrown_out(bytes, "unknown type 77");
+  expect_closed_as_malformed(bytes, "unknown type 77");
   EXPECT_EQ(served_.messages, std::vector<std::string>{"good"});
 }
 
 TEST_F(TcpTest, ATruncatedFrameIsNotDelivered) {
   serve();
-  const Fd fd = stranger();
+  const Fd fd = raw_socket();
   put(fd, good_greeting());
   const Buffer bytes = message_frame("truncated in the middle");
   put(fd, Bytes(bytes).first(bytes.size() - 3));
@@ -308,12 +314,12 @@ TEST_F(TcpTest, FramesBeyondTheCreditsAreRefused) {
     const Buffer one = message_frame("impatient");
     append(bytes, one.data(), one.size());
   }
-  expect_thrown_out(bytes, "more frames than it had credits for");
+  expect_closed_as_malformed(bytes, "more frames than it had credits for");
 }
 
 TEST_F(TcpTest, AFrameMayArriveByteByByte) {
   serve();
-  const Fd fd = stranger();
+  const Fd fd = raw_socket();
   tune_socket(fd.get(), 1'000'000'000);
   Buffer bytes;
   const Greeting greeting = good_greeting();
@@ -344,7 +350,7 @@ TEST_F(TcpTest, RandomBytesAndDamagedFramesEndOnlyTheirConnection) {
   ASSERT_TRUE(poll_until([&] { return !owner_.connections.empty(); }));
   Buffer region(64);
   for (int round = 0; round < 300; ++round) {
-    const Fd fd = stranger();
+    const Fd fd = raw_socket();
     Buffer bytes;
     const Greeting greeting = good_greeting();
     append(bytes, &greeting, sizeof(greeting));
@@ -442,7 +448,7 @@ TEST_F(TcpTest, TheReasonArrivesThoughThePeerWasStillSending) {
   serve();
   Buffer bytes = frame(FrameType{77}, 16, 0, 0, 0, "");
   bytes.resize(400'000);  // the server closes before it has read these bytes
-  expect_thrown_out(bytes, "unknown type 77");
+  expect_closed_as_malformed(bytes, "unknown type 77");
 }
 
 TEST_F(TcpTest, ServerThreadsShareAListenerAndServeClients) {
@@ -455,12 +461,12 @@ TEST_F(TcpTest, ServerThreadsShareAListenerAndServeClients) {
   };
   std::vector<std::unique_ptr<Transport>> transports;
   std::vector<Served> handlers(kThreads);
-  std::vector<Transport::AcceptTarget> shares;
+  std::vector<Transport::AcceptTarget> targets;
   for (size_t i = 0; i < kThreads; ++i) {
     transports.push_back(world_.make({}));
-    shares.push_back({transports[i].get(), &handlers[i]});
+    targets.push_back({transports[i].get(), &handlers[i]});
   }
-  const auto listener = transports[0]->listen(*Address::parse("tcp://127.0.0.1:0"), shares);
+  const auto listener = transports[0]->listen(*Address::parse("tcp://127.0.0.1:0"), targets);
   ASSERT_TRUE(listener.ok());
   const Address address = (*listener)->address();
   std::atomic<bool> stop{false};
@@ -506,16 +512,16 @@ TEST_F(TcpTest, OutOfFileDescriptorsTheListenerWaitsAndOthersAreServed) {
   ASSERT_TRUE(poll_until([&] { return owner_.connections.size() == 1; }));
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  const Fd late = stranger();  // accepted by the kernel, not yet by the server
+  const Fd late = raw_socket();  // accepted by the kernel, not yet by the server
   rlimit low = limit;
   low.rlim_cur = static_cast<rlim_t>(late.get()) + 1;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
-  static size_t told;
-  told = 0;
-  set_log_sink([](LogLevel, std::string_view line) { told += line.find("EMFILE") != std::string_view::npos; });
+  static size_t logged_lines;
+  logged_lines = 0;
+  set_log_sink([](LogLevel, std::string_view line) { logged_lines += line.find("EMFILE") != std::string_view::npos; });
   ASSERT_TRUE(poll_until([&] { return server_->counters().connections_refused.read() >= 1; }));
   set_log_sink(nullptr);
-  EXPECT_GE(told, 1u);
+  EXPECT_GE(logged_lines, 1u);
   ASSERT_TRUE(early.send(as_bytes("still served")).ok());
   ASSERT_TRUE(poll_until([&] { return !owner_.messages.empty(); }));
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -525,7 +531,7 @@ TEST_F(TcpTest, OutOfFileDescriptorsTheListenerWaitsAndOthersAreServed) {
 
 TEST_F(TcpTest, AResetOfThePeerIsAnEnd) {
   serve();
-  Fd fd = stranger();
+  Fd fd = raw_socket();
   put(fd, good_greeting());
   ASSERT_TRUE(poll_until([&] { return !served_.connections.empty(); }));
   const linger reset{1, 0};

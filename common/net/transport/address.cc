@@ -49,6 +49,7 @@ Result<Address> Address::parse(std::string_view text) {
     return wrong(text, "its scheme is not tcp, rdma or sim");
   }
 
+  // An IPv6 number has colons of its own, so it stands in brackets. Any other host ends at its first colon.
   std::string_view rest = text.substr(scheme_end + 3);
   const bool bracketed = rest.starts_with('[');
   const size_t host_end = bracketed ? rest.find(']') : rest.find(':');

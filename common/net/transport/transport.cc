@@ -13,8 +13,8 @@ Status Connection::send(Bytes message) {
 }
 
 Result<Listener*> Transport::listen(const Address& address, Handler& handler) {
-  const AcceptTarget share{this, &handler};
-  return listen(address, std::span(&share, 1));
+  const AcceptTarget target{this, &handler};
+  return listen(address, std::span(&target, 1));
 }
 
 }  // namespace loam::net

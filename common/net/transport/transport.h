@@ -40,7 +40,7 @@ namespace loam::net {
 class Connection;
 
 /// Version of the framing. The handshake refuses a peer of another version with kUnsupportedVersion.
-inline constexpr uint32_t kProtocolVersion = 8;
+inline constexpr uint32_t kFramingVersion = 8;
 
 /// Largest frame, with its header. 64 KiB is so large that the costs of the header and the system call are
 /// negligible, and so small that the frame stays in the cache.
@@ -81,7 +81,7 @@ struct TransportOptions {
   /// Time after which a peer that acknowledges nothing counts as dead. For TCP and verbs.
   uint64_t peer_timeout_ns = 15'000'000'000;
   /// The version that the handshake announces. Tests set another one to act as an old peer.
-  uint32_t protocol_version = kProtocolVersion;
+  uint32_t protocol_version = kFramingVersion;
 };
 
 /// Names a region of the peer's memory into which this endpoint may write (Connection::write()). The peer gets it
@@ -189,7 +189,7 @@ class Connection {
   /// Closes the connection. Nothing more is delivered, and the next poll() calls on_closed(status). Output that
   /// flush() or a poll round has passed to the network is still sent, as far as the network accepts it at once,
   /// followed by the status as the reason for the peer. Other output is dropped, also messages that were committed
-  /// after the last flush(). A caller that must know which requests arrived waits for their answers before it closes.
+  /// after the last flush(). A caller that must know which requests arrived waits for their replies before it closes.
   virtual void close(Status status) = 0;
 
   /// Whether the handshake is complete and the connection has not ended.
@@ -254,7 +254,7 @@ class Transport {
   ///
   /// SO_REUSEPORT would not do: it distributes by a hash, which is uneven for few connections, and lets a second
   /// server use the same port without an error.
-  virtual Result<Listener*> listen(const Address& address, std::span<const AcceptTarget> shares) = 0;
+  virtual Result<Listener*> listen(const Address& address, std::span<const AcceptTarget> targets) = 0;
 
   /// Starts to connect and returns at once; on_connected() or on_closed() reports the result. A host name is looked
   /// up on another thread, so the call never blocks. kInvalidArgument: the address has another scheme, or no port.

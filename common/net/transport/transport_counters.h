@@ -5,11 +5,13 @@
 
 #include "common/base/statistics.h"
 
+/// The network between the processes of a cluster.
 namespace loam::net {
 
 /// The numbers of one transport since its start, or sums over several transports. The field list explains each.
 template <class Number>
 struct TransportNumbers {
+  /// @cond
   Number messages_in{}, messages_out{};
   Number frames_in{}, frames_out{};
   Number bytes_in{}, bytes_out{};
@@ -18,7 +20,9 @@ struct TransportNumbers {
   Number credit_stalls{}, overloads{};
   Number connections_opened{}, connections_closed{}, connections_refused{}, connections_malformed{};
   Number buffer_allocations{};
+  /// @endcond
 
+  /// Name, kind and meaning of each count.
   static constexpr auto fields() {
     using S = TransportNumbers;
     using statistics::counter;

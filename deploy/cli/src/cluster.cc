@@ -1,3 +1,5 @@
+// `loam cluster`: up, down, status, start and stop. cluster/local_cluster.h does the work with the processes; this
+// file has the options, the decisions and the output.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -143,6 +145,8 @@ class UpCommand {
     if (open.ok()) {
       LocalCluster cluster(*open);
       const std::vector<MemberStatus> all = cluster.status();
+      // There are three cases: all processes run (an error), some run (restart the others), none runs (make a new
+      // cluster).
       const auto running = std::count_if(all.begin(), all.end(), runs);
       if (running == static_cast<std::ptrdiff_t>(all.size())) {
         return Status(
@@ -151,6 +155,7 @@ class UpCommand {
                         options_.folder.directory.string(), hint(Hint::kClusterStatus), hint(Hint::kClusterDown)));
       }
       if (running > 0) {
+        // The running processes keep their settings, so new ones would apply to some processes only.
         if (options_.given_settings) {
           return Status(StatusCode::kInvalidArgument,
                         fmt::format("a part of the cluster still runs, with its present settings: `{}` restarts the "
@@ -161,13 +166,14 @@ class UpCommand {
         return cluster;
       }
     }
+    // No process runs. Records exist only in memory, so a new cluster loses nothing, and it may have other settings.
     FolderOptions folder = options_.folder;
     folder.memory = program::size_text(options_.memory_bytes);
     LOAM_ASSIGN_OR_RETURN(folder.manager_settings, settings_of(options_.manager_options));
     LOAM_ASSIGN_OR_RETURN(folder.node_settings, settings_of(options_.node_options));
     LOAM_RETURN_IF_ERROR(check_memory(folder, options_.memory_bytes));
-    LOAM_ASSIGN_OR_RETURN(ClusterFolder made, ClusterFolder::create(folder));
-    return LocalCluster(std::move(made));
+    LOAM_ASSIGN_OR_RETURN(ClusterFolder created, ClusterFolder::create(folder));
+    return LocalCluster(std::move(created));
   }
 
   // Storage nodes start one after another, so that the commit manager gives the id 1 to node-1.
@@ -181,10 +187,14 @@ class UpCommand {
       if (member.role == Role::kCommitManager) continue;
       LOAM_RETURN_IF_ERROR(cluster.wait_for({member.name}, MemberState::kRegistered, options_.timeout_ns(), show));
     }
+    // In a new cluster all processes become ready. In a resumed one a restarted storage node has lost its records, so
+    // kLost is the state that it reaches; wait_for() accepts later states, too.
     if (!resumed_) return cluster.wait_for({}, MemberState::kReady, options_.timeout_ns(), show);
     return cluster.wait_for(started, MemberState::kLost, options_.timeout_ns(), show);
   }
 
+  // The exit code tells a script the cause: a cluster that runs already, a wrong option, or processes that did not
+  // start.
   int refuse(const Status& status) const {
     switch (status.code()) {
       case StatusCode::kAlreadyExists:
@@ -199,6 +209,7 @@ class UpCommand {
   static void end_all(LocalCluster& cluster) {
     constexpr uint64_t kGracePeriodNs = 5'000'000'000;
     const auto& members = cluster.folder().members();
+    // Storage nodes end before the commit manager, as in down().
     for (auto member = members.rbegin(); member != members.rend(); ++member) cluster.stop(*member, kGracePeriodNs);
   }
 
@@ -296,7 +307,9 @@ int stop_one(const Context& context, const ClusterCommandOptions& options) {
     print_stop_outcome(context, *member, cluster.stop(*member, options.timeout_ns()));
     return kExitOk;
   }
+  // kill() gives no outcome, so the state before it decides the printed text.
   const bool ran = cluster.status(*member, false).pid != 0;
+  // SIGKILL leaves the pid file, so `loam cluster up` and `status` show the process as dead, as after a crash.
   cluster.kill(*member);
   print_stop_outcome(context, *member, ran ? StopOutcome::kKilled : StopOutcome::kNotRunning);
   return kExitOk;
@@ -314,6 +327,8 @@ int start_one(const Context& context, const ClusterCommandOptions& options) {
   Status started = cluster.start(*member);
   if (started.ok()) {
     StartupProgress line(context);
+    // A restarted storage node of a cluster that ran is lost until an operator accepts the loss (R10). So the wait
+    // ends at kLost or kReady.
     started = cluster.wait_for({member->name}, MemberState::kLost, options.timeout_ns(),
                                [&](const std::vector<std::string>& names) { line.show(names); });
   }
@@ -390,6 +405,7 @@ void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<ClusterCo
   add_timeout(*command, *options, "Wait at most this long until all processes serve");
   set_body(*command, context, [&context, options, settings] {
     options->folder.directory = directory_of(context);
+    // The bodies run after parsing, so the counts are final here.
     options->given_settings =
         std::any_of(settings.begin(), settings.end(), [](const auto* one) { return one->count() > 0; });
     return locked(context, *options, [&] { return UpCommand(context, *options).run(); });

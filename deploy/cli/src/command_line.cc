@@ -1,3 +1,4 @@
+// Assembles the parser from the subcommands (commands.h), runs the parser and then the subcommand.
 #include "deploy/cli/src/command_line.h"
 
 #include <cstdlib>
@@ -42,23 +43,26 @@ CommandLine::CommandLine() : app_(kDescription, "loam") {
   add_demo_client(app_, context_);
   add_completion(app_, context_);
   add_version(app_, context_);
+  // Comes after all subcommands, because it changes the options that they have declared.
   command::read_environment_where_given(app_);
 }
 
 void CommandLine::parse(int argc, const char* const* argv) { app_.parse(program::parser_arguments(argc, argv)); }
 
 ClusterLocation CommandLine::cluster_location() const {
-  const CLI::App* given = &app_;
-  while (!given->get_subcommands().empty()) given = given->get_subcommands().front();
-  const auto text_of = [given](const char* name) {
-    const CLI::Option* option = given->get_option_no_throw(name);
+  // Subcommands nest (`loam index drop`); the innermost one has the options.
+  const CLI::App* subcommand = &app_;
+  while (!subcommand->get_subcommands().empty()) subcommand = subcommand->get_subcommands().front();
+  const auto text_of = [subcommand](const char* name) {
+    const CLI::Option* option = subcommand->get_option_no_throw(name);
     if (option == nullptr || option->count() == 0) return std::string();
     // Options from the environment are left out, because the next command reads the same environment.
     const char* const variable = std::getenv(option->get_envname().c_str());
     const std::string text = option->results().front();
     return variable != nullptr && text == variable ? std::string() : text;
   };
-  return {text_of("--connect"), given->get_name() == "dev" ? "" : text_of("--admin"), text_of("--dir")};
+  // `loam dev` uses --admin for the address at which it listens, not for the location of a cluster.
+  return {text_of("--connect"), subcommand->get_name() == "dev" ? "" : text_of("--admin"), text_of("--dir")};
 }
 
 int CommandLine::run(int argc, const char* const* argv) {
@@ -72,10 +76,10 @@ int CommandLine::run(int argc, const char* const* argv) {
     if (error.get_exit_code() == 0) return app_.exit(error);  // --help
     // The parser's message names only the option; this adds the help of the subcommand that the user meant.
     std::string path = "loam";
-    const CLI::App* given = &app_;
-    while (!given->get_subcommands().empty()) {
-      given = given->get_subcommands().front();
-      path += " " + given->get_name();
+    const CLI::App* subcommand = &app_;
+    while (!subcommand->get_subcommands().empty()) {
+      subcommand = subcommand->get_subcommands().front();
+      path += " " + subcommand->get_name();
     }
     return fail(context_, kExitUsage, std::string(error.what()) + "\n  `" + path + " --help` shows what there is.");
   }

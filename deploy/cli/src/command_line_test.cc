@@ -171,9 +171,9 @@ Words divided(const std::string& command) {
 
 /// The subcommand that a line gives.
 const CLI::App& given_by(CommandLine& line) {
-  const CLI::App* given = &line.app();
-  while (!given->get_subcommands().empty()) given = given->get_subcommands().front();
-  return *given;
+  const CLI::App* subcommand = &line.app();
+  while (!subcommand->get_subcommands().empty()) subcommand = subcommand->get_subcommands().front();
+  return *subcommand;
 }
 
 /// How many options and positionals of the subcommand have this value.
@@ -208,11 +208,11 @@ void expect_understood(const HintForm& form, const std::string& value, const Clu
     return;
   }
   EXPECT_EQ(given_times(given_by(line), value), values_in(form.words)) << command;
-  const ClusterLocation given = line.cluster_location();
+  const ClusterLocation location = line.cluster_location();
   const bool connects = form.place == HintLocation::kConnection || form.place == HintLocation::kAdministration;
-  EXPECT_EQ(given.connect, connects ? place.connect : "") << command;
-  EXPECT_EQ(given.admin, form.place == HintLocation::kAdministration ? place.admin : "") << command;
-  EXPECT_EQ(given.directory, form.place == HintLocation::kFolder ? place.directory : "") << command;
+  EXPECT_EQ(location.connect, connects ? place.connect : "") << command;
+  EXPECT_EQ(location.admin, form.place == HintLocation::kAdministration ? place.admin : "") << command;
+  EXPECT_EQ(location.directory, form.place == HintLocation::kFolder ? place.directory : "") << command;
 }
 
 TEST_F(CommandLineTest, ParsesEverySuggestedCommand) {

@@ -1,3 +1,4 @@
+// Options, connection and error output that all subcommands share.
 #include "deploy/cli/src/context.h"
 
 #include <cstdlib>
@@ -66,6 +67,8 @@ ClusterLocation location_of(std::string_view address, std::string_view admin_add
 }
 
 void set_body(CLI::App& command, Context& context, std::function<int()> body) {
+  // The callback only stores the body. CLI11 calls callbacks during parsing, but the body must run after parsing, when
+  // hints know the location of the cluster.
   command.callback([&context, body = std::move(body)] { context.run = body; });
 }
 
@@ -96,17 +99,21 @@ std::string administration(const Context& context, int& exit_code) {
   constexpr uint64_t kAnswerWithinNs = 1'000'000'000;
   const size_t scheme = context.connect.find("://");
   const std::string address = scheme == std::string::npos ? context.connect : context.connect.substr(scheme + 3);
+  // Step 1: guess the address from the data port, and ask there. The reply names the data address of that commit
+  // manager, so a wrong guess that reaches another cluster's administration is noticed.
   const uint16_t port = port_of(address);
   if (port != 0 && port <= UINT16_MAX - kAdminPortOffset) {
     const std::string guess = fmt::format("{}:{}", address.substr(0, address.rfind(':')), port + kAdminPortOffset);
     const auto health = manager_health(guess, kAnswerWithinNs);
     if (health.ok() && port_of(health->value("address", "")) == port) return guess;
   }
+  // Step 2: ask the commit manager through a session.
   const auto client = connect(context, exit_code);
   if (!client) return "";
-  const std::string told = client->admin_address();
-  if (told.empty()) exit_code = fail(context, kExitFailed, "the commit manager runs without administration (--admin)");
-  return told;
+  const std::string reported_address = client->admin_address();
+  if (reported_address.empty())
+    exit_code = fail(context, kExitFailed, "the commit manager runs without administration (--admin)");
+  return reported_address;
 }
 
 int fail(const Context& context, ExitCode code, std::string_view message) {
@@ -126,6 +133,7 @@ int fail(const Context& context, ExitCode code, const Status& status) {
 }
 
 int finish_output(const Context& context, program::StandardStreams& streams, int code) {
+  // Output can fail at the very end only, for example on a full disk, so the check comes after the command.
   const Status written = streams.finish();
   if (written.ok()) return code;
   fail(context, kExitFailed, written);

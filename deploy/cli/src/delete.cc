@@ -1,3 +1,5 @@
+// `loam delete`: removes one record. The removal names the version that it removes if the table is non-transactional
+// (R21, exact-version writes).
 #include <iostream>
 #include <memory>
 #include <string>

@@ -1,3 +1,5 @@
+// `loam demo`: starts a cluster in a temporary folder, imports the flights, runs five queries alone and as one shared
+// scan, and then moves money while processes die. deploy/demo has the parts.
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -55,7 +57,7 @@ class Folder {
   ~Folder() {
     if (cluster_) end_all();
     std::error_code error;
-    if (!kept_) std::filesystem::remove_all(path_, error);
+    if (!keep_folder_) std::filesystem::remove_all(path_, error);
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
@@ -66,6 +68,7 @@ class Folder {
     FolderOptions options;
     options.directory = path_;
     options.memory = memory;
+    // The demo must not disturb a cluster on the fixed ports.
     options.free_ports = true;
     options.manager_settings = {{"client-lease", fmt::format("{}ms", kClientLeaseNs / 1'000'000)}};
     LOAM_ASSIGN_OR_RETURN(ClusterFolder folder, ClusterFolder::create(options));
@@ -75,7 +78,7 @@ class Folder {
     return cluster_.get();
   }
   const std::filesystem::path& path() const { return path_; }
-  void keep() { kept_ = true; }
+  void keep() { keep_folder_ = true; }
 
  private:
   explicit Folder(std::filesystem::path path) : path_(std::move(path)) {}
@@ -87,7 +90,7 @@ class Folder {
 
   const std::filesystem::path path_;
   std::unique_ptr<LocalCluster> cluster_;
-  bool kept_ = false;
+  bool keep_folder_ = false;
 };
 
 /// Runs the three parts of the demo and collects their results for the final object of --json.
@@ -106,8 +109,10 @@ class Demo {
       }
       path = *sample;
     }
-    auto expected = expected_answers(path);
+    // The expected answers come first: a wrong file costs no start of a cluster.
+    auto expected = expected_results(path);
     if (!expected.ok()) return fail(context_, kExitBadData, expected.status());
+    // From here on a signal only sets a flag, so that the destructor of `folder` can end the processes.
     catch_interrupts();
     auto folder = Folder::make();
     if (!folder.ok()) return fail(context_, kExitNotStarted, folder.status());
@@ -119,6 +124,7 @@ class Demo {
     if (!std::cout) return kExitFailed;  // the reader of the output has gone; main() reports it
     const Status status = play(**cluster, path, *expected);
     if (status == StatusCode::kCancelled && interrupted()) return kExitInterrupted;
+    // The logs of the servers explain what went wrong, so the folder stays.
     if (!status.ok() || !wrong_.empty()) {
       (*folder)->keep();
       std::cerr << fmt::format("loam: the logs are in {}\n", (*folder)->path().string());
@@ -130,13 +136,13 @@ class Demo {
   }
 
  private:
-  Status play(LocalCluster& cluster, const std::string& path, const std::vector<AnswerRows>& expected) {
+  Status play(LocalCluster& cluster, const std::string& path, const std::vector<ResultRows>& expected) {
     LOAM_RETURN_IF_ERROR(query_flights(cluster.folder().manager().address, path, expected));
     if (interrupted()) return Status(StatusCode::kCancelled, "interrupted");
     return move_money(cluster);
   }
 
-  Status query_flights(const std::string& address, const std::string& path, const std::vector<AnswerRows>& expected) {
+  Status query_flights(const std::string& address, const std::string& path, const std::vector<ResultRows>& expected) {
     client::ClientOptions name;
     name.name = "loam demo";
     LOAM_ASSIGN_OR_RETURN(const auto client, client::Client::connect(address, name));
@@ -164,13 +170,13 @@ class Demo {
     return ok_status();
   }
 
-  Status run_one_by_one(client::Client& client, const client::Table& table, const std::vector<AnswerRows>& expected) {
+  Status run_one_by_one(client::Client& client, const client::Table& table, const std::vector<ResultRows>& expected) {
     const std::vector<FlightQuery> questions = flight_queries();
     for (size_t i = 0; i < questions.size(); ++i) {
       LOAM_ASSIGN_OR_RETURN(const QueryPlan plan, parse_query(questions[i].text, table.schema()));
       LOAM_ASSIGN_OR_RETURN(client::ScanStream stream, client.scan(table, plan.query));
       std::vector<OutputColumn> columns = output_columns(plan, stream.schema());
-      LOAM_ASSIGN_OR_RETURN(const AnswerRows rows, answer(plan, stream));
+      LOAM_ASSIGN_OR_RETURN(const ResultRows rows, answer(plan, stream));
       const uint64_t took_ns = stream.statistics().elapsed_ns;
       const bool right = check(fmt::format("question {}", i + 1), rows, expected[i]);
       result_["questions"].push_back(
@@ -189,7 +195,7 @@ class Demo {
 
   // Runs all five queries in one snapshot; the storage nodes answer them in one pass over the records.
   Status run_as_shared_scan(client::Client& client, const client::Table& table,
-                            const std::vector<AnswerRows>& expected) {
+                            const std::vector<ResultRows>& expected) {
     std::vector<QueryPlan> questions;
     std::vector<client::ScanRequest> requests;
     for (const FlightQuery& one : flight_queries()) {
@@ -197,11 +203,12 @@ class Demo {
       requests.push_back({table, plan.query});
       questions.push_back(std::move(plan));
     }
+    // The time covers all five answers, because the storage nodes send them together.
     const uint64_t begin_ns = Env::now_ns();
     LOAM_ASSIGN_OR_RETURN(std::vector<client::ScanStream> streams, client.scan(requests));
-    std::vector<AnswerRows> answers;
+    std::vector<ResultRows> answers;
     for (size_t i = 0; i < streams.size(); ++i) {
-      LOAM_ASSIGN_OR_RETURN(AnswerRows rows, answer(questions[i], streams[i]));
+      LOAM_ASSIGN_OR_RETURN(ResultRows rows, answer(questions[i], streams[i]));
       answers.push_back(std::move(rows));
     }
     const uint64_t took_ns = Env::now_ns() - begin_ns;
@@ -220,6 +227,7 @@ class Demo {
     faults.duration_ns = uint64_t{options_.duration_s} * 1'000'000'000;
     faults.lease_ns = kClientLeaseNs;
     std::error_code error;
+    // The client processes run the same program as the demo, even if PATH names another one.
     faults.program = std::filesystem::read_symlink("/proc/self/exe", error);
     faults.say = [this](const std::string& text) { say("  " + text); };
     say(
@@ -248,7 +256,8 @@ class Demo {
     return wrong_.empty() ? kExitOk : kExitCheckFailed;
   }
 
-  Result<AnswerRows> answer(const QueryPlan& plan, client::ScanStream& stream) {
+  Result<ResultRows> answer(const QueryPlan& plan, client::ScanStream& stream) {
+    // SortedRows also keeps the order of arrival if the query has no order.
     SortedRows sorted(plan);
     for (;;) {
       LOAM_ASSIGN_OR_RETURN(const auto chunk, stream.next());
@@ -258,13 +267,13 @@ class Demo {
     return sorted.take();
   }
 
-  bool check(const std::string& what, const AnswerRows& rows, const AnswerRows& expected) {
-    const Status status = compare_answers(rows, expected);
+  bool check(const std::string& what, const ResultRows& rows, const ResultRows& expected) {
+    const Status status = compare_results(rows, expected);
     if (!status.ok()) wrong_.push_back(fmt::format("{}: {}", what, status.message()));
     return status.ok();
   }
 
-  // Prints a table for people, with means rounded to two decimal places.
+  // The row with its decimal numbers rounded to two places, for people.
   static std::vector<Value> rounded(std::vector<Value> row) {
     for (Value& value : row) {
       if (!value.is_null() && is_float(value.type())) value = Value::text(fmt::format("{:.2f}", value.as_float64()));

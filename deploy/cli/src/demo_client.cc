@@ -26,8 +26,8 @@ struct DemoClientCommandOptions {
 ClientReport make_report(TransferWorkload& workload, bool last) {
   ClientReport line;
   line.counts = workload.counts();
-  line.latencies = workload.take_latencies();
-  line.stall = workload.take_longest_stall();
+  line.latencies = workload.fetch_and_reset_latencies();
+  line.stall = workload.fetch_and_reset_longest_stall();
   line.at_ns = Env::now_ns();
   line.last = last;
   return line;
@@ -36,6 +36,7 @@ ClientReport make_report(TransferWorkload& workload, bool last) {
 // Runs the workload until SIGTERM, or until the reader of the reports is gone.
 void report_until_interrupted(TransferWorkload& workload) {
   constexpr auto kPollInterval = std::chrono::milliseconds(5);
+  // If the demo is killed, the process gets another parent. It then ends, so that no client stays behind.
   const pid_t parent = getppid();
   uint64_t next_ns = Env::now_ns() + kReportIntervalNs;
   while (!interrupted() && getppid() == parent && std::cout) {
@@ -58,6 +59,7 @@ int run_demo_client(const Context& context, const DemoClientCommandOptions& opti
   TransferWorkload workload(*client, *tables, options.workload, &*in_flight_keys);
   workload.start();
   report_until_interrupted(workload);
+  // The last report comes after the last transfer, so its counts are complete. The demo compares them with the ledger.
   workload.stop();
   workload.join();
   std::cout << to_json_line(make_report(workload, true)) << std::endl;

@@ -1,3 +1,4 @@
+// `loam dev`: parses options and runs cluster/one_process.h until a signal arrives.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -39,6 +40,8 @@ struct DevCommandOptions {
   bool print_config = false;
 };
 
+// Whether only programs of this host can connect to the address. A host name other than localhost counts as reachable
+// from elsewhere: a warning too many is harmless.
 bool is_loopback(const std::string& address) {
   const size_t scheme = address.find("://");
   const std::string host = scheme == std::string::npos ? address : address.substr(scheme + 3);
@@ -46,6 +49,7 @@ bool is_loopback(const std::string& address) {
 }
 
 OneProcessOptions cluster_options(const DevCommandOptions& options) {
+  // Begins with free ports for all four listeners, and replaces them unless --free-ports is given.
   OneProcessOptions result = OneProcessOptions::on_free_ports();
   if (!options.free_ports) {
     result.manager.listen = options.listen;
@@ -90,6 +94,7 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
     std::cout << json_line(object) << std::endl;
     return;
   }
+  // Suggested commands name the address only if it is not the default.
   const ClusterLocation here = location_of(cluster.address(), cluster.admin_address());
   const bool standard = here.connect.empty();
   std::cout << fmt::format("Loam is up: a commit manager and a storage node of {} in this process.\n\n",
@@ -112,6 +117,7 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
 
 int run_dev(const Context& context, const DevCommandOptions& options) {
   const OneProcessOptions cluster_with = cluster_options(options);
+  // Printing starts no server, so it works while the ports are in use.
   if (options.print_config) {
     print_config(context, cluster_with);
     return kExitOk;
@@ -127,6 +133,7 @@ int run_dev(const Context& context, const DevCommandOptions& options) {
   if (!std::cout) return kExitFailed;  // the addresses were not written; main() reports it
   wait_for_interrupt();
   if (!context.json) std::cout << "\nending" << std::endl;
+  // The records end here; the servers only finish the requests that they have begun.
   (*cluster)->stop();
   return kExitOk;
 }

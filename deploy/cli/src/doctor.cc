@@ -1,3 +1,5 @@
+// `loam doctor`: runs the checks of host/doctor.h and prints their findings. Only errors, not warnings, make its exit
+// code kExitCheckFailed.
 #include "deploy/cli/src/host/doctor.h"
 
 #include <iostream>

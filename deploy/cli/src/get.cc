@@ -1,3 +1,4 @@
+// `loam get`: reads records by their keys, or by equality on the first fields of an index.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -56,6 +57,7 @@ class RecordPrinter {
   void print(const client::Record& record) {
     std::vector<Value> row = {Value::uint64(record.key().value)};
     if (version_) row.push_back(Value::uint64(record.version().value));
+    // A get by key returns the projected fields only. An index returns whole records, so the fields are selected here.
     const bool whole = !record.table().projected();
     for (size_t i = 0; i < shown_.schema().size(); ++i) {
       row.push_back(record.view().value(whole && shown_.projected() ? shown_.projection()[i] : i));
@@ -78,6 +80,7 @@ int get_by_key(const Context& context, const GetCommandOptions& options, client:
   int exit_code = kExitOk;
   for (size_t i = 0; i < keys.size(); ++i) {
     const Result<client::Record>& record = (*records)[i];
+    // A missing record does not end the command: the others are printed, and the exit code reports the error.
     if (!record.ok()) {
       exit_code =
           record.code() == StatusCode::kNotFound
@@ -123,6 +126,7 @@ int run_get(const Context& context, const GetCommandOptions& options) {
   if (options.index.empty() && options.keys.empty()) {
     return fail(context, kExitUsage, "give the keys of the records, or --index and values of its fields");
   }
+  // All keys are parsed before the connection, so a typing error costs no round trip.
   std::vector<Key> keys;
   for (size_t i = 0; i < options.keys.size() && options.index.empty(); ++i) {
     auto key = parse_key(options.keys[i]);

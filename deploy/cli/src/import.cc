@@ -1,3 +1,4 @@
+// `loam import`: its options, exit codes and reports. import/importer.h imports the file.
 #include <cerrno>
 #include <iostream>
 #include <memory>
@@ -35,6 +36,7 @@ struct ImportCommandOptions {
   std::vector<std::string> lines;
 };
 
+// The first cause in this order decides: an error that ended the import, an interruption, bad rows.
 ExitCode import_exit_code(const ImportCommandOptions& options, const ImportReport& report) {
   if (!report.outcome.fatal.ok()) {
     // A truncated or damaged file is bad data; every other error is one of the cluster.
@@ -115,10 +117,11 @@ Result<ImportOptions> complete(const ImportCommandOptions& options) {
   return import;
 }
 
-// The command line of this run with other values of some options. It always names the address, which may have come from
-// the environment: another shell does not have that.
+// The command line of this run with other values of some options. It names every address except the default, also one
+// from the environment, because another shell may lack the variable.
 std::string repeat(const Context& context, const CLI::App& command, const std::string& path,
                    std::span<const OptionValues> instead) {
+  // The file is repeated with "./" before a leading dash, so that the parser does not take it for an option.
   std::vector<OptionValues> values(instead.begin(), instead.end());
   if (context.connect != kDefaultAddress) values.push_back({"--connect", {context.connect}});
   if (path != "-") values.push_back({"file", {plain_path(path)}});
@@ -132,6 +135,7 @@ int run_import(const Context& context, const ImportCommandOptions& options) {
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
   catch_interrupts();  // nothing was written before this line, so a signal simply ends the program
+  // The descriptor ends a wait for a silent pipe; interrupted() is checked between rows.
   import->stop = interrupt_descriptor();
 
   const bool terminal = standard_error_is_terminal();
@@ -149,6 +153,7 @@ int run_import(const Context& context, const ImportCommandOptions& options) {
   };
   auto report = import_file(*client, *import);
   bar.clear();
+  // No row was written, so the error alone is the report.
   if (!report.ok()) {
     const StatusCode code = report.code();
     const bool bad_data = code == StatusCode::kMalformed || code == StatusCode::kNotFound;

@@ -1,3 +1,5 @@
+// `loam index`: create, list and drop. The client library builds indexes; index/index_text.h parses and prints their
+// fields.
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -41,6 +43,8 @@ const std::vector<OutputColumn> kIndexColumns = {{"name", FieldType::kText},
 // Prints why a creation failed, what remains of the index, and how to continue.
 int creation_failed(const Context& context, const IndexCommandOptions& options, client::Client& client,
                     const Status& status) {
+  // The status alone does not say what remains, because the client may have lost the reply of its last step. The
+  // catalog does.
   const auto there = client.open_index(options.name);
   const StatusCode code = status.code();
   if (code == StatusCode::kAlreadyExists && there.ok()) {
@@ -56,6 +60,7 @@ int creation_failed(const Context& context, const IndexCommandOptions& options, 
                 fmt::format("{}\n  The index was removed. Change the records, or omit --unique.", status.message()));
   }
   if (there.ok() && there->damaged()) return fail(context, check_ready(*there));
+  // If the catalog cannot be read, the index may be there, so the message assumes it.
   const bool stays = there.ok() ? !there->ready() : there.code() != StatusCode::kNoSuchTable;
   if (!stays) return fail(context, status);
   return fail(

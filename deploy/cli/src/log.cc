@@ -1,3 +1,5 @@
+// `loam log inspect`: reads a commit log from its file, without a commit manager. The format is that of
+// commit::read_log().
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -38,15 +40,15 @@ Result<std::string> read_log_file(const std::string& path) {
 std::string_view meaning(commit::LogTail tail) {
   switch (tail) {
     case commit::LogTail::kClean:
-      return "ends with a whole record";
+      return "ends with a whole log record";
     case commit::LogTail::kTorn:
-      return "ends within a record: a write was cut off, or is in progress";
+      return "ends within a log record: a write was cut off, or is in progress";
     case commit::LogTail::kZeroFilled:
       return "ends with zeros: the host lost power before the bytes were on the disk";
     case commit::LogTail::kDamaged:
       break;
   }
-  return "is damaged: the checksum of the next record is wrong";
+  return "is damaged: the checksum of the next log record is wrong";
 }
 
 void print_log_as_text(const std::string& path, uint64_t bytes, const commit::LogReadResult& log, bool ranges) {
@@ -108,9 +110,12 @@ void print_log_as_json(const std::string& path, uint64_t bytes, const commit::Lo
 int inspect_log(const Context& context, const LogCommandOptions& options) {
   std::error_code error;
   std::string path = options.path;
+  // Accepts the folder of the commit manager, too, as its option --data names it.
   if (std::filesystem::is_directory(path, error)) path += "/commit-log";
   const auto content = read_log_file(path);
   if (!content.ok()) return fail(context, kExitFailed, content.status());
+  // Checks a copy in memory, because a commit manager may append to the file meanwhile. The last log record of the copy
+  // may be incomplete, which counts as a torn tail.
   const auto log = commit::read_log(as_bytes(*content));
   if (!log.ok()) return fail(context, kExitBadData, fmt::format("{}: {}", path, log.status().message()));
   if (context.json) {

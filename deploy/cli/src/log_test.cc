@@ -78,9 +78,9 @@ TEST_F(LogTest, PrintsContentOfLog) {
                              "checkpoint 44 bytes: 1,200 commits until then; 4 ids in 2 ranges; truncated up to id 2\n"
                              "batches    2, with 3 commits: 1,203 commits in all\n"
                              "committed  7 ids in 3 ranges, from 3 to 11\n"
-                             "tail       ends with a whole record\n");
+                             "tail       ends with a whole log record\n");
   const std::string ranges = inspect({path.string(), "--ranges"}).out;
-  EXPECT_TRUE(ranges.ends_with("a whole record\n3-6\n8\n10-11\n")) << ranges;
+  EXPECT_TRUE(ranges.ends_with("a whole log record\n3-6\n8\n10-11\n")) << ranges;
 }
 
 TEST_F(LogTest, PrintsJson) {
@@ -116,7 +116,7 @@ TEST_F(LogTest, ReportsDamagedTailWithoutChangingFile) {
   EXPECT_EQ(log["end"], 1'202);
   EXPECT_EQ(log["valid_bytes"], whole - 13);
   const Outcome outcome = inspect({path.string()});
-  EXPECT_NE(outcome.out.find("ends within a record"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("ends within a log record"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("58 bytes are valid, 12 are not"), std::string::npos) << outcome.out;
   EXPECT_EQ(fs::file_size(path), whole - 1);
 }

@@ -1,3 +1,5 @@
+// `loam node`: lists the storage nodes and accepts the loss of the records of one (R10, cluster identity and
+// incarnations).
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -63,6 +65,7 @@ std::string consequences(const Json& node) {
 }
 
 int accept(const Context& context, const NodeCommandOptions& options) {
+  // Without a terminal there is no user to ask, so a script must give --yes.
   const bool asks = !options.yes;
   if (asks && isatty(STDIN_FILENO) != 1) {
     return fail(context, kExitUsage,
@@ -80,6 +83,8 @@ int accept(const Context& context, const NodeCommandOptions& options) {
     return fail(context, kExitFailed,
                 fmt::format("there is no storage node {}; `{}` shows them", options.node, hint(Hint::kNodeList)));
   }
+  // Checked here for a better message. The commit manager decides: it refuses a node that has lost nothing, also if
+  // the state changes after this check.
   const auto state = (*node)["state"].get<std::string>();
   if (state != "lost") {
     return fail(

@@ -1,3 +1,5 @@
+// `loam ping`: sends kPing messages over the transport of the data path. It needs no session, so it works while the
+// commit manager admits no client.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -50,19 +52,20 @@ class Pinger final : private net::Handler {
     LOAM_RETURN_IF_ERROR(poll_until(*transport, [&] { return connected_; }, "connection"));
     connect_ns_ = Env::now_ns() - from_ns;
     Buffer message;
-    while (asked_ < options_.count && !interrupted()) {
-      if (asked_ > 0) sleep_ns(static_cast<uint64_t>(options_.interval_s * 1e9));
+    // One request is in flight at a time, so the time until its reply is one round trip.
+    while (requests_ < options_.count && !interrupted()) {
+      if (requests_ > 0) sleep_ns(static_cast<uint64_t>(options_.interval_s * 1e9));
       message.clear();
-      wire::encode_message(wire::Ping{payload_}, ++asked_, message);
+      wire::encode_message(wire::Ping{payload_}, ++requests_, message);
       const uint64_t sent_ns = Env::now_ns();
       LOAM_RETURN_IF_ERROR(connection->send(message));
-      LOAM_RETURN_IF_ERROR(poll_until(*transport, [&] { return answered_ == asked_; }, "answer"));
+      LOAM_RETURN_IF_ERROR(poll_until(*transport, [&] { return replies_ == requests_; }, "answer"));
       trips_ns_.push_back(Env::now_ns() - sent_ns);
     }
     return ok_status();
   }
 
-  /// The measurements as {"address", "connect_ns", "asked", "answered", "bytes", "min_ns", …}; null for values that
+  /// The measurements as {"address", "connect_ns", "requests", "replies", "bytes", "min_ns", …}; null for values that
   /// were not measured.
   Json to_json(const std::string& address) {
     std::ranges::sort(trips_ns_);
@@ -70,14 +73,10 @@ class Pinger final : private net::Handler {
       return trips_ns_.empty() ? Json()
                                : Json(trips_ns_[static_cast<size_t>(q * static_cast<double>(trips_ns_.size() - 1))]);
     };
-    return {{"address", address},
-            {"connect_ns", connected_ ? Json(connect_ns_) : Json()},
-            {"asked", asked_},
-            {"answered", trips_ns_.size()},
-            {"bytes", options_.bytes},
-            {"min_ns", quantile(0)},
-            {"median_ns", quantile(0.5)},
-            {"p99_ns", quantile(0.99)},
+    return {{"address", address},         {"connect_ns", connected_ ? Json(connect_ns_) : Json()},
+            {"requests", requests_},      {"replies", trips_ns_.size()},
+            {"bytes", options_.bytes},    {"min_ns", quantile(0)},
+            {"median_ns", quantile(0.5)}, {"p99_ns", quantile(0.99)},
             {"max_ns", quantile(1)}};
   }
 
@@ -90,11 +89,12 @@ class Pinger final : private net::Handler {
       wire::Pong pong;
       Status valid = wire::decode_envelope(reader, envelope);
       if (valid.ok() && envelope.opcode == wire::Opcode::kPong) valid = wire::decode_body(reader, pong);
-      if (!valid.ok() || envelope.sequence != asked_ || !equal(pong.payload, payload_)) {
+      // The reply must return the payload unchanged, so the command also notices damaged bytes.
+      if (!valid.ok() || envelope.sequence != requests_ || !equal(pong.payload, payload_)) {
         connection.close({StatusCode::kMalformed, "the reply differs from the request"});
         return;
       }
-      answered_ = envelope.sequence;
+      replies_ = envelope.sequence;
     }
   }
   void on_closed(net::Connection&, const Status& status) override { closed_ = status; }
@@ -107,6 +107,7 @@ class Pinger final : private net::Handler {
       if (now_ns >= until_ns) {
         return {StatusCode::kTimeout, fmt::format("no {} within {} s", what, options_.timeout_s)};
       }
+      // Waits at most 100 ms at a time, so that a signal is noticed.
       transport.poll(std::min<uint64_t>(until_ns - now_ns, 100'000'000));
       LOAM_RETURN_IF_ERROR(closed_);
       if (interrupted()) return {StatusCode::kCancelled, "interrupted"};
@@ -120,8 +121,8 @@ class Pinger final : private net::Handler {
   bool connected_ = false;
   Status closed_;
   uint64_t connect_ns_ = 0;
-  uint64_t asked_ = 0;
-  uint64_t answered_ = 0;
+  uint64_t requests_ = 0;
+  uint64_t replies_ = 0;
   std::vector<uint64_t> trips_ns_;
 };
 
@@ -131,7 +132,7 @@ void print(const Json& result) {
   if (!result["connect_ns"].is_null()) line += fmt::format("  connected in {}", time("connect_ns"));
   if (!result["min_ns"].is_null()) {
     line += fmt::format("; {} of {} answered: {} at least, {} median, {} p99, {} at most",
-                        result["answered"].get<uint64_t>(), result["asked"].get<uint64_t>(), time("min_ns"),
+                        result["replies"].get<uint64_t>(), result["requests"].get<uint64_t>(), time("min_ns"),
                         time("median_ns"), time("p99_ns"), time("max_ns"));
   }
   std::cout << line << std::endl;
@@ -153,6 +154,7 @@ std::vector<std::string> whole_cluster(const Context& context, int& exit_code) {
 
 int run_ping(const Context& context, const PingCommandOptions& options) {
   int exit_code = kExitOk;
+  // The servers are measured one after another, so that they do not disturb each other.
   const std::vector<std::string> addresses =
       options.addresses.empty() ? whole_cluster(context, exit_code) : options.addresses;
   catch_interrupts();
@@ -164,7 +166,7 @@ int run_ping(const Context& context, const PingCommandOptions& options) {
     const Json result = pinger.to_json(address);
     if (context.json) {
       std::cout << json_line(result) << std::endl;
-    } else if (result["answered"] != 0 || status.ok()) {
+    } else if (result["replies"] != 0 || status.ok()) {
       print(result);
     }
     if (status.ok()) continue;

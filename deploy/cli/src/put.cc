@@ -1,3 +1,4 @@
+// `loam put`: inserts a record or changes some fields of an existing one.
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -29,11 +30,11 @@ struct Change {
 // Error messages about bad values begin with the name of the field, as in an import.
 Result<std::vector<Change>> parse_changes(const PutCommandOptions& options, const Schema& schema) {
   std::vector<Change> changes;
-  std::vector<bool> given(schema.size(), false);
+  std::vector<bool> assigned(schema.size(), false);
   const auto add = [&](const std::string& name, Value value) -> Status {
     LOAM_ASSIGN_OR_RETURN(const uint16_t field, schema.require(name));
-    if (given[field]) return Status(StatusCode::kInvalidArgument, fmt::format("field {} is given twice", name));
-    given[field] = true;
+    if (assigned[field]) return Status(StatusCode::kInvalidArgument, fmt::format("field {} is assigned twice", name));
+    assigned[field] = true;
     if (value.is_null() && !schema.field(field).nullable) {
       return Status(StatusCode::kInvalidArgument, fmt::format("field {} cannot be NULL", name));
     }
@@ -56,14 +57,14 @@ Result<std::vector<Change>> parse_changes(const PutCommandOptions& options, cons
 // Builds a new record; fields without a value are NULL.
 Result<client::Record> make_record(const client::Table& table, const std::vector<Change>& changes) {
   std::vector<Value> values(table.schema().size());
-  std::vector<bool> given(values.size(), false);
+  std::vector<bool> assigned(values.size(), false);
   for (const Change& change : changes) {
     values[change.field] = change.value;
-    given[change.field] = true;
+    assigned[change.field] = true;
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const Field& field = table.schema().field(i);
-    if (!given[i] && !field.nullable) {
+    if (!assigned[i] && !field.nullable) {
       return Status(StatusCode::kInvalidArgument,
                     fmt::format("field {} cannot be NULL and is not given: {}=…", field.name, field.name));
     }
@@ -109,6 +110,8 @@ Status put_transactional(client::Client& client, const client::Table& table, Key
   });
 }
 
+// Writes the record of a non-transactional table. The update names the version that was read, so it fails with
+// kConflict if another client has written in between (R21, exact-version writes). The command does not repeat it.
 Status put_plain(client::Client& client, const client::Table& table, Key key, const PutCommandOptions& options,
                  const std::vector<Change>& changes, bool& existed) {
   LOAM_ASSIGN_OR_RETURN(const client::Table part, changed_part(table, changes));
@@ -129,6 +132,7 @@ Status put_plain(client::Client& client, const client::Table& table, Key key, co
 int run_put(const Context& context, const PutCommandOptions& options) {
   auto key = parse_key(options.key);
   if (!key.ok()) return fail(context, kExitBadData, key.status());
+  // The form of the assignments is checked before the connection; their types need the schema.
   for (const std::string& assignment : options.assignments) {
     auto pair = split_assignment(assignment);
     if (!pair.ok()) return fail(context, kExitUsage, pair.status());

@@ -1,3 +1,4 @@
+// `loam scan`: a shared scan of a whole table. scan_index.cc reads by an index instead; query/ parses the options.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -86,11 +87,14 @@ Status print_rows(const QueryPlan& plan, client::ScanStream& stream, RowPrinter&
   for (;;) {
     LOAM_ASSIGN_OR_RETURN(const auto chunk, stream.next());
     if (chunk == nullptr) break;
+    // Rows are printed from here on, and the bar must not stand between them. With a sort the rows come at the end, so
+    // the bar stays.
     if (plan.sort.empty()) bar.end();
     if (!plan.sort.empty()) {
       LOAM_RETURN_IF_ERROR(sorted.add(chunk->view()));
       continue;
     }
+    // The limit of aggregates is applied here, because the cluster takes a limit for projections only.
     const uint64_t left = plan.limit == 0 ? chunk->rows() : plan.limit - rows;
     printer.rows(chunk->view(), std::min<uint64_t>(left, chunk->rows()));
     rows += std::min<uint64_t>(left, chunk->rows());
@@ -129,6 +133,7 @@ void print_statistics(const Context& context, const client::ScanStatistics& s) {
 }
 
 int print_plan(const Context& context, client::ScanStream& stream) {
+  // The plan is complete when the stream has ended; an explained scan has no rows.
   if (const auto none = stream.next(); !none.ok()) return fail(context, none.status());
   const std::string plan = stream.plan();
   if (context.json) {
@@ -140,6 +145,7 @@ int print_plan(const Context& context, client::ScanStream& stream) {
 }
 
 int run_scan(const Context& context, const ScanCommandOptions& options) {
+  // An index gives records in its order; only a shared scan evaluates conditions and aggregates.
   const std::string_view unfit = options.index.name.empty() ? "" : shared_scan_only(options);
   if (!unfit.empty()) {
     return fail(
@@ -160,6 +166,7 @@ int run_scan(const Context& context, const ScanCommandOptions& options) {
   scan.explain = options.explain;
   if (options.time_limit_ns != 0) scan.time_limit_ns = options.time_limit_ns;
   PageBar bar;
+  // The client's thread calls on_progress while this thread prints, hence the lock in PageBar.
   if (!context.json) scan.on_progress = [&bar](const client::ScanStatistics& so_far) { bar.update(so_far); };
   auto stream = client->scan(*table, plan->query, scan);
   if (!stream.ok()) return fail(context, stream.status());
@@ -169,6 +176,7 @@ int run_scan(const Context& context, const ScanCommandOptions& options) {
   const Status printed = print_rows(*plan, *stream, *printer, bar);
   bar.end();
   if (!printed.ok()) return fail(context, printed);
+  // The rows come before the statistics, also if both streams are one terminal.
   std::cout.flush();
   if (options.statistics) print_statistics(context, stream->statistics());
   return kExitOk;

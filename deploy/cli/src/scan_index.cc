@@ -1,3 +1,4 @@
+// `loam scan --index`: converts the bounds, and prints the pages that IndexReader returns.
 #include "deploy/cli/src/scan_index.h"
 
 #include <iostream>
@@ -54,6 +55,7 @@ int scan_index(const Context& context, client::Client& client, const client::Tab
   if (const Status ready = check_ready(*index); !ready.ok()) return fail(context, ready);
   auto range = parse_range(*index, plan, text);
   if (!range.ok()) return fail(context, kExitBadData, range.status());
+  // One read-only transaction for all pages, so that they show one snapshot.
   auto transaction = client.begin({.read_only = true, .retry = {}});
   if (!transaction.ok()) return fail(context, transaction.status());
   auto printer =

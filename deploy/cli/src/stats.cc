@@ -1,3 +1,5 @@
+// `loam stats`: prints all statistics once, or rates at an interval (--watch). admin/admin_client.h fetches them,
+// watch/rates.h computes the rates.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -91,7 +93,8 @@ bool wait_until(uint64_t at_ns) {
   return !interrupted();
 }
 
-// Continues while the commit manager does not answer, for example because it restarts.
+// Prints rates until the count is reached or a signal arrives. The first sample must succeed. Later the command
+// continues if the commit manager does not answer, for example because it restarts.
 int watch(const Context& context, const StatsCommandOptions& options, const std::string& admin) {
   catch_interrupts();
   const bool redraws = !context.json && isatty(STDOUT_FILENO) == 1;
@@ -101,11 +104,15 @@ int watch(const Context& context, const StatsCommandOptions& options, const std:
   uint64_t before_ns = Env::now_ns();
   uint64_t next_ns = before_ns;
   for (uint64_t shown = 0; (options.count == 0 || shown < options.count) && std::cout; ++shown) {
+    // The times are multiples of the interval, so the time of a request does not add up. After a long delay the missed
+    // times are left out.
     next_ns = std::max(next_ns + interval_ns, Env::now_ns());
     if (!wait_until(next_ns)) break;
     auto after = cluster_statistics(admin);
     const uint64_t after_ns = Env::now_ns();
+    // Moves to the upper left corner and clears the screen below.
     if (redraws) std::cout << "\x1b[H\x1b[J";
+    // `before` stays, so the next rates cover the whole time since the last sample.
     if (!after.ok()) {
       fail(context, after.status());
       continue;

@@ -1,3 +1,5 @@
+// `loam status`: the state of the cluster for people, and what the operator must do. With --json it prints all that it
+// has fetched.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -27,6 +29,7 @@ uint64_t number(const Json& object, const char* name) { return object.value(name
 std::string text(const Json& object, const char* name) { return object.value(name, std::string()); }
 
 Result<Json> overview(const std::string& admin) {
+  // The parts come from several requests, not from one snapshot, so they may differ by the time between them.
   LOAM_ASSIGN_OR_RETURN(Json result, cluster_statistics(admin));
   LOAM_ASSIGN_OR_RETURN(const Json health, manager_health(admin, kHealthWithinNs));
   LOAM_ASSIGN_OR_RETURN(result["sessions"], list_sessions(admin));

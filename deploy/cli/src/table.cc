@@ -1,3 +1,4 @@
+// `loam table`: create, list, describe and drop.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -39,6 +40,7 @@ int create(const Context& context, const TableCommandOptions& options) {
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
   auto table = client->create_table(options.name, kind, *schema);
+  // The name may belong to an index; then the message of open_table() says how to read by it.
   if (table.code() == StatusCode::kAlreadyExists) {
     const auto there = open_table(*client, options.name);
     return fail(context, there.code() == StatusCode::kWrongTableKind ? there.status() : table.status());

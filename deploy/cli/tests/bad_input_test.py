@@ -43,16 +43,16 @@ class UsageTest(ClusterTest):
     def test_json_mode_prints_no_warnings(self):
         """With --json, stderr has nothing but JSON. The client library does not warn there that its thread stalled."""
         self.create("a:int32")
-        go_on = pathlib.Path(self.directory.name) / "go_on"
+        resume_file = pathlib.Path(self.directory.name) / "resume"
         place = "client.commit.begun"
         process = cluster.subprocess.Popen(
             [cluster.PROGRAM, "put", self.table, "1", "a=1", "--json", "--connect", self.dev.address], text=True,
             stdout=cluster.subprocess.DEVNULL, stderr=cluster.subprocess.PIPE,
-            env={**os.environ, "LOAM_PAUSE": f"{place}=block:{go_on}"})
+            env={**os.environ, "LOAM_PAUSE": f"{place}=block:{resume_file}"})
         self.assertEqual(process.stderr.readline(), f"loam: paused at {place}\n")
         held_until = time.monotonic() + 0.05  # longer than the stall of which the client library warns
         cluster.wait_until(lambda: time.monotonic() > held_until, "the stall is over")
-        go_on.touch()
+        resume_file.touch()
         _, errors = process.communicate(timeout=cluster.DEADLINE_S)
         self.assertEqual((process.returncode, errors), (0, ""))
 

@@ -156,7 +156,7 @@ class OthersTest(ClusterTest):
         self.assertEqual(results[0]["address"], self.dev.address)
         self.assertEqual(len(results), 2, "the commit manager and its storage node")
         for result in results:
-            self.assertEqual((result["asked"], result["answered"], result["bytes"]), (20, 20, 5000))
+            self.assertEqual((result["requests"], result["replies"], result["bytes"]), (20, 20, 5000))
             self.assertLessEqual(0 < result["min_ns"] <= result["median_ns"] <= result["p99_ns"], result["max_ns"])
         self.assertRegex(self.good("ping", self.dev.address, "--count", 3, "--bytes", 0), "3 of 3 answered: .* median")
         with cluster.refusing_port() as port:
@@ -184,14 +184,14 @@ class OthersTest(ClusterTest):
 
     def test_completion_offers_every_subcommand(self):
         script = loam("completion", "bash").stdout
-        ask = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
-        offered = subprocess.run(["bash", "-c", ask, "-", "", "", "1"], capture_output=True, text=True, check=True)
+        complete_words = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
+        offered = subprocess.run(["bash", "-c", complete_words, "-", "", "", "1"], capture_output=True, text=True, check=True)
         for name in ("dev", "cluster", "status", "node", "log", "table", "index", "put", "get", "delete", "import", "scan",
                      "stats", "ping", "doctor", "demo"):
             self.assertIn(name, offered.stdout.split())
         self.assertNotIn("demo-client", offered.stdout)
         for typed, option in (("--gr", "--group-by"), ("--pre", "--prefix")):
-            offered = subprocess.run(["bash", "-c", ask, "-", "scan", typed, "2"], capture_output=True, text=True,
+            offered = subprocess.run(["bash", "-c", complete_words, "-", "scan", typed, "2"], capture_output=True, text=True,
                                      check=True)
             self.assertEqual(offered.stdout.strip(), option)
 

@@ -150,8 +150,8 @@ class HintsTest(unittest.TestCase):
             dev.stdout.close()
 
     def test_hint_about_the_completion_script_works(self):
-        said = self.shell("loam completion --help")
-        command = re.search(r"source <\(loam completion bash\)", said).group(0)
+        help_text = self.shell("loam completion --help")
+        command = re.search(r"source <\(loam completion bash\)", help_text).group(0)
         self.assertIn("complete -o default -F _loam loam", self.shell(command + "; complete -p loam"))
 
 

@@ -95,9 +95,9 @@ class GoOnTest(ImportCase):
         report = json.loads(output)
         self.assertEqual((report["lines_imported"], report["lines_remaining"]), ("2-1000", "1001-2000, 2003-"))
 
-        given = set(re.findall(r"^ +(--[a-z-]+)", self.good("import", "--help"), re.MULTILINE))
-        given |= set(re.findall(r",(--[a-z-]+)", self.good("import", "--help")))
-        for option in given - {"--help"}:
+        options = set(re.findall(r"^ +(--[a-z-]+)", self.good("import", "--help"), re.MULTILINE))
+        options |= set(re.findall(r",(--[a-z-]+)", self.good("import", "--help")))
+        for option in options - {"--help"}:
             self.assertIn(f" {option} ", report["resume_command"] + " ", "a value for this option is missing in this test")
         os.remove(path)
         self.write(os.path.basename(path), "\n".join(lines) + "\n")
@@ -111,8 +111,8 @@ class GoOnTest(ImportCase):
         self.write("-odd.csv", "key,n\n1,1\n2,x\n3,3\n")
         folder = f"cd '{self.directory.name}' && "
         options = f"--key key --schema key:int64,n:int32 --connect {self.dev.address} --json"
-        given = f"'{cluster.PROGRAM}' import {options} -- {self.table} -odd.csv"
-        report = json.loads(self.shell(folder + given, code=4))
+        command = f"'{cluster.PROGRAM}' import {options} -- {self.table} -odd.csv"
+        report = json.loads(self.shell(folder + command, code=4))
         self.assertIn(f" import {self.table} ./-odd.csv ", report["resume_command"])
         self.write("-odd.csv", "key,n\n1,1\n2,2\n3,3\n")
         self.shell(folder + report["resume_command"])
@@ -159,11 +159,11 @@ class PipeTest(ImportCase):
         self.slow_pipe("--schema", "key:int64,n:int16", "--delimiter", ",")
 
     def test_interrupt_ends_a_waiting_import(self):
-        for given, imported in (("", 0), ("key,n\n", 0), ("key,n\n1,1\n2,2\n", 2)):
-            with self.subTest(given=given):
+        for text, imported in (("", 0), ("key,n\n", 0), ("key,n\n1,1\n2,2\n", 2)):
+            with self.subTest(text=text):
                 self.create("key:int64", "n:int32")
                 process = self.start("--key", "key")
-                self.give(process, given)
+                self.give(process, text)
                 cluster.wait_until(lambda: catches_interrupts(process.pid), "the import catches signals")
                 if imported:
                     self.wait_for_rows(imported)
@@ -196,8 +196,8 @@ class GuessTest(ImportCase):
         return process, lambda: self.give(process, self.TEXT[head:])
 
     def test_wrong_guess_drops_the_table_and_names_wider_fields(self):
-        process, go_on = self.turn_decimal()
-        go_on()
+        process, send_rest = self.turn_decimal()
+        send_rest()
         output, errors = self.end(process, 4)
         self.assertIn("line 4, column 5 (n): '1.5' is not int64", errors)
         self.assertIn("0 rows imported", output)
@@ -210,25 +210,25 @@ class GuessTest(ImportCase):
 
     def test_wrong_guess_keeps_an_existing_table(self):
         self.create("key:int64", "a b:text?", "n:int64")
-        process, go_on = self.turn_decimal()
-        go_on()
+        process, send_rest = self.turn_decimal()
+        send_rest()
         _, errors = self.end(process, 4)
         self.assertNotIn("dropped", errors)
         self.assertNotIn("--schema", errors)
         self.assertEqual(self.count(), 2)
 
     def test_wrong_guess_keeps_a_table_that_others_wrote_to(self):
-        process, go_on = self.turn_decimal()
+        process, send_rest = self.turn_decimal()
         self.good("put", self.table, 77, "n=77")
-        go_on()
+        send_rest()
         _, errors = self.end(process, 4)
         self.assertNotIn("dropped", errors)
         self.assertIn("a new table would take these lines by --schema 'key:int64?,\"a b\":text?,n:float64?'", errors)
         self.assertEqual(self.count(), 3)
 
     def test_skipped_rows_report_a_wider_schema(self):
-        process, go_on = self.turn_decimal("--on-error", "skip", "--json")
-        go_on()
+        process, send_rest = self.turn_decimal("--on-error", "skip", "--json")
+        send_rest()
         process.stdin.close()
         output, _ = self.end(process, 5)
         report = json.loads(output)

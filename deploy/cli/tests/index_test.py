@@ -123,18 +123,18 @@ class UnfinishedTest(IndexCase):
         A paused process holds the transaction open, but only until its lease ends. So act() returns whether it acted in
         time, and if it did not, the attempt is repeated."""
         for attempt in range(100):
-            go_on = pathlib.Path(self.directory.name) / f"go_on_{attempt}"
+            resume_file = pathlib.Path(self.directory.name) / f"resume_{attempt}"
             place = "client.commit.begun"
             holder = subprocess.Popen(
                 [cluster.PROGRAM, "put", self.table, "2", "n=2", "--connect", self.dev.address], text=True,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                env={**os.environ, "LOAM_PAUSE": f"{place}=block:{go_on}"})
+                env={**os.environ, "LOAM_PAUSE": f"{place}=block:{resume_file}"})
             self.assertEqual(holder.stderr.readline(), f"loam: paused at {place}\n")
             process = subprocess.Popen([cluster.PROGRAM, *self.command, "--connect", self.dev.address], **pipes)
             cluster.wait_until(lambda: self.loam("index", "list", "--table", self.table, "--json").stdout,
                                "the index is listed")
             done = act(process)
-            go_on.touch()
+            resume_file.touch()
             _, errors = holder.communicate(timeout=cluster.DEADLINE_S)
             self.assertEqual(holder.returncode, 0, errors)
             process.communicate(timeout=cluster.DEADLINE_S)

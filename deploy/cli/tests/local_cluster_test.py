@@ -57,10 +57,10 @@ class LocalClusterTest(unittest.TestCase):
         return [json.loads(line) for line in self.good(result).splitlines()]
 
     def up(self, *arguments):
-        made = self.objects(self.cluster("up", "--free-ports", "--memory", "64MiB", "--node-option", "page=2MiB", "--json",
+        report = self.objects(self.cluster("up", "--free-ports", "--memory", "64MiB", "--node-option", "page=2MiB", "--json",
                                          *arguments))[0]
-        self.address = made["address"]
-        return made
+        self.address = report["address"]
+        return report
 
     def states(self):
         result = self.cluster("status", "--json")
@@ -74,9 +74,9 @@ class LocalClusterTest(unittest.TestCase):
 
 class UpAndDownTest(LocalClusterTest):
     def test_cluster_starts_and_stops(self):
-        made = self.up()
-        self.assertTrue(made["new"])
-        self.assertEqual(made["started"], list(SERVERS))
+        report = self.up()
+        self.assertTrue(report["new"])
+        self.assertEqual(report["started"], list(SERVERS))
         self.assertEqual(self.states(), dict.fromkeys(SERVERS, "ready"))
         self.assertIn("commit-manager", self.good(self.cluster("status")))
         self.bad(1, self.cluster("up"), says="a cluster runs in")
@@ -86,14 +86,14 @@ class UpAndDownTest(LocalClusterTest):
         self.assertTrue(status["ready"])
         self.assertEqual([node["state"] for node in status["nodes"]], ["live", "live"])
         self.assertEqual([node["id"] for node in status["nodes"]], [1, 2])
-        self.assertEqual(status["nodes"][0]["address"], made["processes"][1]["address"], "node-1 is number 1")
+        self.assertEqual(status["nodes"][0]["address"], report["processes"][1]["address"], "node-1 is number 1")
         self.assertEqual(sum(node["shards"] for node in status["nodes"]), 1024)
         self.assertIn("storage nodes", self.good(self.loam("status")))
         ended = self.objects(self.cluster("down", "--json"))
         self.assertEqual([(one["process"], one["ended"], one["killed"]) for one in ended],
                          [(name, True, False) for name in reversed(SERVERS)])
         self.assertEqual(self.states(), dict.fromkeys(SERVERS, "down"))
-        for process in made["processes"]:
+        for process in report["processes"]:
             self.assertFalse(os.path.exists(f"/proc/{process['pid']}/exe"))
         self.assertIn("was not running", self.good(self.cluster("down")))
         self.assertIn("serving at", (self.folder / "node-2.log").read_text())
@@ -111,8 +111,8 @@ class UpAndDownTest(LocalClusterTest):
         self.assertEqual(self.objects(self.loam("status", "--json"))[0]["manager"]["epoch"], 2)
 
     def test_paused_process_is_shown_and_ended(self):
-        made = self.up("--nodes", "1")
-        os.kill(made["processes"][1]["pid"], signal.SIGSTOP)
+        report = self.up("--nodes", "1")
+        os.kill(report["processes"][1]["pid"], signal.SIGSTOP)
         wait_until(lambda: self.states()["node-1"] == "paused", "the status shows it paused")
         ended = self.objects(self.cluster("down", "--json"))
         self.assertEqual([(one["process"], one["killed"]) for one in ended],
@@ -254,9 +254,9 @@ class ErrorsTest(LocalClusterTest):
         except OSError:
             pass  # another program uses the port, which is as good
         self.bad(7, self.cluster("up", "--memory", "64MiB"), says="of 127.0.0.1 is in use")
-        made = self.up("--nodes", "1")
+        report = self.up("--nodes", "1")
         self.good(self.cluster("stop", "node-1"))
-        port = int(made["processes"][1]["address"].rsplit(":", 1)[1])
+        port = int(report["processes"][1]["address"].rsplit(":", 1)[1])
         with socket.create_server(("127.0.0.1", port)):
             self.bad(7, self.cluster("start", "node-1"), says=f"tcp://127.0.0.1:{port} is in use")
 

@@ -1,3 +1,5 @@
+// The gRPC service of a storage node, and the thread that updates the standard health service. admin_server_sim.cc
+// replaces this file in the simulator.
 #include "storage-node/src/admin/admin_server.h"
 
 #include <condition_variable>
@@ -21,6 +23,7 @@ class Service final : public admin::NodeAdmin::Service {
 
   grpc::Status Health(grpc::ServerContext*, const admin::HealthRequest*, admin::HealthReply* reply) override {
     const NodeStatistics statistics = health_();
+    // A storage node whose records are lost holds a lease and still refuses requests (R10).
     reply->set_in_service(statistics.node != 0 && statistics.lease_holds && !statistics.memory_lost);
     reply->set_node(statistics.node);
     reply->set_incarnation(statistics.incarnation);
@@ -49,6 +52,7 @@ class Service final : public admin::NodeAdmin::Service {
 struct AdminServer::Impl {
   Impl(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health_of_node)
       : service(std::move(statistics), std::move(health_of_node)) {}
+  // The thread uses the server, so it ends before the members are destroyed.
   ~Impl() {
     {
       const std::lock_guard lock(mutex);
@@ -60,6 +64,7 @@ struct AdminServer::Impl {
 
   void watch(const std::function<bool()>& serving) {
     std::unique_lock lock(mutex);
+    // Each time-out of the wait is one check. The wait returns true when the server stops.
     while (!changed.wait_for(lock, kHealthCheck, [this] { return stopping; })) server->set_serving(serving());
   }
 

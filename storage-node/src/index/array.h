@@ -94,16 +94,16 @@ struct Array {
     counter.store(value, std::memory_order_relaxed);
     return value;
   }
-  /// True for one in check_interval values of a counter.
+  /// Returns true for one of check_interval successive values of a counter.
   bool check_due(uint64_t count) const { return (count & (check_interval - 1)) == 0; }
 
   /// Walks the probe path of a key, beginning `from` slots behind its home, to the key or to the end of the path.
   Probe probe(Key key, uint64_t hash, size_t from = 0) const;
 
-  /// Inserts into this array, without the copies of a migration. Never too low.
+  /// Returns the number of inserts into this array, without the copies of a migration. The number is never too low.
   uint64_t inserted() const;
-  /// Slots that hold or held a key, without the empty slots that a migration has sealed. Too low only by copies under
-  /// way.
+  /// Returns the number of slots that hold or held a key, without the empty slots that a migration has sealed. The
+  /// number may lack copies that are under way.
   uint64_t used() const;
   /// Keys whose slot is in this array. Approximate while writers run.
   uint64_t keys() const;

@@ -39,7 +39,7 @@ struct Event {
   const Entry* seen = nullptr;  // the head that a find or a failed change reported
 };
 
-/// True if some order of the events explains all answers and ends with `last`. The order must keep events that did not
+/// True if some order of the events explains all results and ends with `last`. The order must keep events that did not
 /// overlap in their real order. `done` is the set of events that are placed already, as bits.
 bool explained(const std::vector<Event>& events, const Entry* state, const Entry* last, uint32_t done = 0) {
   if (done == (uint32_t{1} << events.size()) - 1) return state == last;

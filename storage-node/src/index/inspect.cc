@@ -27,6 +27,8 @@ HashIndexStatistics HashIndex::statistics() const {
     const uint64_t used = array->used();
     const uint64_t keys = array->keys();
     s.live += keys;
+    // `copied_in` of the next array counts the keys that have left this one. The used slots that hold no key and were
+    // not copied are DELETED.
     const Array* const to = array->next.load(std::memory_order_acquire);
     const uint64_t moved_out = to == nullptr ? 0 : to->copied_in.load(std::memory_order_relaxed);  // a statistic
     s.deleted = used - std::min(keys + moved_out, used);
@@ -61,6 +63,8 @@ void HashIndex::check_invariants() const {
   for (; array != nullptr; array = array->next.load(std::memory_order_acquire)) {
     LOAM_CHECK(++arrays <= 2, "at most two arrays");
     const bool migrating = array->next.load(std::memory_order_acquire) != nullptr;
+    // First the slots, each by its word and by a find of its key. Then the marks of chunks and the counters, against
+    // the counted slots.
     uint64_t keys = 0;
     uint64_t deleted = 0;
     uint64_t moved = 0;

@@ -13,7 +13,7 @@ std::string describe(const Page& page) {
          std::to_string(page.filled_bytes());
 }
 
-/// True if the page has counted the entry in garbage_bytes(). Writers count an entry before they get their answer.
+/// True if the page has counted the entry in garbage_bytes(). Writers count an entry before they get their reply.
 bool counts_as_garbage(const Entry& entry, const Link& link) {
   const bool superseded = !link.open() && link.valid_to != kPending;
   return entry.tombstone() || !link.live() || superseded;

@@ -50,6 +50,7 @@ ColumnWidths::ColumnWidths(const Schema& schema) : schema_(&schema), ranges_(sch
 void ColumnWidths::add(Bytes row) {
   for (size_t field = 0; field < ranges_.size(); ++field) {
     if (is_float(schema_->field(field).type)) continue;
+    // A NULL counts with its stored value, 0 or an empty text, because append() stores it in the same way.
     const int64_t value = integer_of(*schema_, field, row.data());
     ranges_[field].least = std::min(ranges_[field].least, value);
     ranges_[field].greatest = std::max(ranges_[field].greatest, value);
@@ -94,6 +95,8 @@ Columns& Columns::lay_out(Page& page, const ColumnWidths& widths, size_t rows, s
     end = begin + bytes;
     return static_cast<uint32_t>(begin);
   };
+  // The arrays in their order: values of each field, NULL bytes, begins of texts. The texts take the rest of the
+  // page.
   for (size_t field = 0; field < schema.size(); ++field) {
     const size_t width = widths.width(field);
     new (made->columns() + field)
@@ -110,6 +113,7 @@ Columns& Columns::lay_out(Page& page, const ColumnWidths& widths, size_t rows, s
 
 void Columns::put(Column& column, size_t row, int64_t value) {
   const uint64_t stored = static_cast<uint64_t>(value) - static_cast<uint64_t>(column.base);
+  // Little-endian: the low bytes come first.
   std::memcpy(at(column.offset + row * column.width), &stored, column.width);
 }
 

@@ -182,7 +182,7 @@ struct Lifetime {
 /// immutable page list).
 ///
 /// The result is right for every entry below the fill mark, also for one that is not linked. Such an entry carries the
-/// id of an unfinished transaction, or is kPending, or dies before its writer gets an answer. The caller pins the page
+/// id of an unfinished transaction, or is kPending, or dies before its writer gets a reply. The caller pins the page
 /// or holds an epoch guard.
 inline Lifetime lifetime_of(const Entry& entry) {
   const Entry* e = &entry;

@@ -34,6 +34,8 @@ void PageList::replace(EpochThread& thread, std::span<Page* const> sources, std:
   const std::scoped_lock lock(mutex_);
   // Relaxed: the lock orders the publishers.
   const ListVersion* const old = current_.load(std::memory_order_relaxed);
+  // Copy, change, publish. Sources leave and targets enter in one store, so no version lists both a page and its
+  // rewrite (R23, immutable page list).
   auto next = std::make_unique<ListVersion>();
   next->number = old->number + 1;
   next->pages.reserve(old->pages.size() + targets.size());

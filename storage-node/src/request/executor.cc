@@ -1,3 +1,5 @@
+// Admission, duplicate check and dispatch of the messages of one batch. operation_decoder.cc decodes point
+// operations, reply_writer.cc encodes the replies, and the scan service executes scans.
 #include "storage-node/src/request/executor.h"
 
 #include <algorithm>
@@ -54,8 +56,12 @@ void Executor::run(Peer& peer, std::span<const Bytes> messages) {
 }
 
 void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
+  // Phase 1, admission: lock the session. A fenced session or an older connection ends here. A peer without a session
+  // gets one in decode_attach(), which takes the lock too.
   if (peer.attached() && !lock_session(peer, messages)) return;
   Env::pause_point("node.batch.admitted");
+  // Phase 2: decode the messages in their order. Point operations gather in `batch_`. A scan or a request for intents
+  // first executes the operations before it.
   for (const Bytes message : messages) {
     Status status = decode(peer, message);
     if (status.ok()) continue;
@@ -65,6 +71,7 @@ void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
     peer.close(std::move(status));
     break;
   }
+  // Phase 3: execute and answer the gathered operations, still under the session's lock (R5, intents before answers).
   execute_pending(peer);
   if (session_lock_.owns_lock()) session_lock_.unlock();
 }
@@ -85,6 +92,8 @@ bool Executor::lock_session(Peer& peer, std::span<const Bytes> messages) {
       if (expects_reply(envelope.opcode)) replies_.refuse(peer, envelope.sequence, status);
     }
   } else if (!session.is_current(peer.id())) {
+    // The client sends its unanswered requests again over the newer connection. That batch may have executed them
+    // already, so this one must do nothing.
     Env::probe("node.request.of_older_connection");
     status = Status(StatusCode::kUnavailable, "a newer connection speaks for the session");
   } else {
@@ -99,6 +108,8 @@ Status Executor::decode(Peer& peer, Bytes message) {
   ByteReader reader(message);
   wire::Envelope envelope;
   LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
+  // kPing and kAttach need no session. All other messages need one, because the session has the fence, the reply
+  // window and the intents.
   if (envelope.opcode == Opcode::kPing) return reply_to_ping(peer, envelope.sequence, reader);
   if (envelope.opcode == Opcode::kAttach) return decode_attach(peer, envelope.sequence, reader);
   if (!peer.attached()) {
@@ -110,7 +121,7 @@ Status Executor::decode(Peer& peer, Bytes message) {
     LOAM_RETURN_IF_ERROR(check_duplicate(peer, envelope.sequence, done));
     if (done) return ok_status();
   }
-  // The check comes after the window, so that a repetition gets its first answer without a lease, too (R9).
+  // The check comes after the window, so that a repetition gets its first reply without a lease, too (R9).
   if (!serving_status_.ok() && expects_reply(envelope.opcode)) {
     Env::probe("node.request.refused_unserved");
     counters_.refused.add(1);
@@ -131,10 +142,12 @@ Status Executor::decode(Peer& peer, Bytes message) {
 
 Status Executor::check_duplicate(Peer& peer, uint64_t sequence, bool& done) {
   NodeSession& session = *peer.session();
+  // The first change of a session opens its reply window. Sessions that only read take no memory for one.
   if (!session.has_window()) {
     Status opened = sessions_.open_window(session);
     if (!opened.ok()) {
       done = true;
+      // Nothing was executed and no window names the request, so the client may send it again.
       replies_.refuse(peer, sequence, std::move(opened), kSessionRetryNs);
       return ok_status();
     }
@@ -150,6 +163,8 @@ Status Executor::check_duplicate(Peer& peer, uint64_t sequence, bool& done) {
       replies_.send_encoded(peer, retained_reply_);
       break;
     case wire::ReplyWindow::LookupResult::kEvicted: {
+      // The window no longer says whether the request was executed. A second execution would do harm, so the session
+      // ends (R3, idempotent requests within a session).
       Env::probe("node.request.forgotten");
       Status forgotten(StatusCode::kUnknownOutcome, "request " + std::to_string(sequence) +
                                                         " was repeated too late: the storage node no longer knows "
@@ -191,6 +206,8 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
   }
   auto session = sessions_.attach(attach.session, peer.id());
   if (!session.ok()) {
+    // An evicted session is over, because its reply window is gone. A full table may have room later, so the client
+    // may repeat kAttach.
     const bool over = session.code() == StatusCode::kUnknownOutcome;
     replies_.refuse(peer, sequence, session.status(), over ? 0 : kSessionRetryNs);
     return over ? session.status() : ok_status();
@@ -215,6 +232,8 @@ Status Executor::decode_intents(Peer& peer, uint64_t sequence, ByteReader& reade
   wire::IntentsReply reply;
   reply.end = query.after;
   SessionId from = std::max(query.session, query.after.session);
+  // Each turn reads the intents of one session under the lock of that session, until the page is full or no session
+  // is left.
   for (;; from = SessionId(from.value + 1)) {
     const auto [session, intents] = sessions_.intents_from(from);
     if (intents == nullptr || (query.session != SessionId() && session != query.session)) break;

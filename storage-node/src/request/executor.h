@@ -37,7 +37,7 @@ inline constexpr size_t kMaxIntentPageBlocks = 1'024;
 ///
 /// Intents (R5, intents before answers). The decoder appends the intents of an operation to the session's list before
 /// the batch is executed, and so before the write can be read or answered. An operation whose intents find no room is
-/// not executed (kOverloaded). After the batch, and before an answer is sent, the executor removes the intents of
+/// not executed (kOverloaded). After the batch, and before a reply is sent, the executor removes the intents of
 /// failed operations. It does all of that inside the session's batch lock, and every other reader of the list takes
 /// that lock. So no reader sees an intent of a write that may still fail.
 ///

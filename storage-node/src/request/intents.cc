@@ -1,3 +1,5 @@
+// The pool of intent blocks, and the lists of the sessions: append, removal after a failed write, sweeps, and pages
+// for recovery. session_table.cc sweeps the lists between batches.
 #include "storage-node/src/request/intents.h"
 
 #include <algorithm>
@@ -109,6 +111,7 @@ IntentList::~IntentList() {
 bool IntentList::append(TransactionId transaction, TableId table, Key record) {
   const SavePoint before = save_point();
   if (!append(transaction, record, {.table = table.value, .kind = wire::Intent::Kind::kRecord}, {})) return false;
+  // remove_failed() truncates to the place before the first append of the batch.
   if (batch_size_++ == 0) batch_start_ = before;
   return true;
 }
@@ -133,6 +136,7 @@ bool IntentList::append(TableId index, std::span<const wire::IndexIntent> change
 bool IntentList::append(TransactionId transaction, Key record, IntentWord word, std::string_view key) {
   LOAM_CHECK(word.table < kMaxIntentTable && key.size() <= kMaxIntentKeyBytes, "an intent that does not fit a block");
   const size_t bytes = bytes_of(word);
+  // After a refused append, end_batch() sweeps the list if the publication is newer than that of the last sweep.
   if ((back_ == nullptr || !back_->fits(bytes)) && add_block() == nullptr) {
     refused_ = true;
     return false;
@@ -155,6 +159,8 @@ IntentList::SavePoint IntentList::save_point() const {
 
 template <class Keep>
 void IntentList::truncate(const SavePoint& save_point, Keep keep) {
+  // Works in place: a kept intent moves towards the front of its own block and gets the next index there. The write
+  // position never passes the read position, because a removed intent only frees bytes.
   size_t i = 0;
   for (IntentBlock* block = save_point.block != nullptr ? save_point.block : front_; block != nullptr;) {
     IntentBlock* const next = block->next;
@@ -211,9 +217,11 @@ void IntentList::end_batch(const Publication& publication) {
 
 void IntentList::drop_front(const Publication& publication) {
   const uint64_t base = publication.later.base().value;
+  // Every transaction up to the base is complete, so one comparison decides for a whole block.
   while (front_ != nullptr && front_->highest <= base) {
     shrink(front_->size);
     if (front_ == back_) {  // keep one block for the next batch
+      // The indexes of the block begin at 0 again. So the block needs a new number, because numbers of intents rise.
       if (front_->size != 0) front_->reset(++last_number_);
       return;
     }
@@ -225,6 +233,7 @@ uint64_t IntentList::sweep(const Publication& publication, uint64_t from, size_t
   for (IntentBlock* block = front_; block != nullptr;) {
     IntentBlock* const next = block->next;
     if (block->number >= from) {
+      // Blocks before `from` were swept by an earlier call of the same round.
       if (blocks_left == 0) return block->number;
       --blocks_left;
       drop_covered(*block, publication);
@@ -265,6 +274,8 @@ bool IntentList::read(const Publication& publication, uint64_t& after, IntentPag
     bool full = false;
     for_each(*block, [&](const IntentHeader& header, const IntentWord& word, uint32_t at) {
       const uint64_t here = number(block->number, word.index);
+      // Behind an intent that did not fit, a smaller one must not enter the page: `after` would pass over the first
+      // one.
       if (full || here <= after) return;
       if (!covered(publication, header.transaction)) {
         const size_t bytes = bytes_of(word) + kMessageBytes;

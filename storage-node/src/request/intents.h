@@ -178,9 +178,9 @@ class IntentList {
   bool append(TableId index, std::span<const wire::IndexIntent> changes);
   /// Returns whether intents were appended or refused since the last end_batch().
   bool in_batch() const { return batch_size_ != 0 || refused_; }
-  /// Removes the intents whose writes have failed: failed[i] says so of the i-th intent appended since the last
-  /// end_batch(). The list uses their numbers again. That is safe because no reader has seen them: the caller holds the
-  /// batch lock.
+  /// Removes the intents whose writes have failed. failed[i] is true if the write of the i-th intent appended since the
+  /// last end_batch() has failed. The list uses the numbers of removed intents again, which is safe because the caller
+  /// holds the batch lock, so no reader has seen them.
   void remove_failed(const std::vector<bool>& failed);
   /// Keeps the intents appended so far. Drops covered intents at the front of the list; sweeps the whole list if it has
   /// doubled since the last sweep, or if an intent was refused and the publication is newer than that of the last

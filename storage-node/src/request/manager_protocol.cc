@@ -1,3 +1,5 @@
+// The transitions of the protocol: one function for each message of the commit manager, and step() for the work that
+// time or other threads make due. control_thread.cc drives it.
 #include "storage-node/src/request/manager_protocol.h"
 
 #include <utility>
@@ -37,6 +39,8 @@ void ManagerProtocol::connected(uint64_t now_ns) {
 
 void ManagerProtocol::disconnected() {
   registered_ = false;
+  // The next registration brings the state of these changes and asks for a lease again. A lease in force remains in
+  // force, because it depends on time alone (R9, leases of storage nodes).
   pending_.clear();
   lease_pending_ = false;
   request_sequence_ = 0;
@@ -65,6 +69,8 @@ Status ManagerProtocol::apply(const wire::Envelope& envelope, ByteReader& reader
       wire::Fence fence;
       LOAM_RETURN_IF_ERROR(wire::decode_body(reader, fence));
       LOAM_RETURN_IF_ERROR(fence.fences.check());
+      // New batches refuse the sessions as soon as the fences are installed. Older batches may still write, so the
+      // reply waits for the barrier (R7, fence barrier).
       Env::pause_point("node.fence.received");
       registry_.fence(thread_, fence.fences);
       ack_after_barrier(envelope.sequence, Opcode::kFenceReply, std::move(fence.fences));
@@ -111,6 +117,8 @@ Status ManagerProtocol::apply_registered(uint64_t sequence, ByteReader& reader, 
     return {StatusCode::kMalformed, "the history of the commit manager does not end with its own epoch"};
   }
   LOAM_RETURN_IF_ERROR(answer.history.contains(known_));
+  // Apply catalog, fences and publication before the lease, so that no request is served under the new lease with an
+  // older state (R9, leases of storage nodes).
   const bool again = registry_.in_service();
   LOAM_RETURN_IF_ERROR(registry_.enter_service(thread_, answer));
   known_ = answer.history.latest();
@@ -134,6 +142,8 @@ Status ManagerProtocol::apply_renewed(uint64_t sequence, ByteReader& reader, uin
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, renewed));
   if (sequence > sequence_) return {StatusCode::kMalformed, "the commit manager answers a renewal that was not sent"};
   if (sequence != request_sequence_) return ok_status();  // a repeated reply
+  // The storage node reports this point when it registers again. A commit manager that lacks it works on an older
+  // copy of its folder (R10, cluster identity and incarnations).
   known_.state = std::max(known_.state, renewed.state);
   known_.log = std::max(known_.log, renewed.log);
   request_sequence_ = 0;
@@ -177,16 +187,21 @@ void ManagerProtocol::accept_lease(uint64_t until_ns, uint64_t now_ns) {
     registry_.grant_lease(until_ns);
     return;
   }
+  // The lease had run out, so the commit manager may count this storage node as fenced. A batch that was paused in
+  // its middle must end before requests are served again (R7).
   Env::probe("node.lease.waits_at_barrier");
   lease_pending_ = true;
   ack_after_barrier(0, Opcode::kRenewNodeReply);
 }
 
 Result<bool> ManagerProtocol::step(uint64_t now_ns) {
+  // 1. Give up a connection on which a registration or renewal has had no reply for request_timeout_ns(). The first
+  //    registration has no time-out (next_step_ns()).
   if (request_sequence_ != 0 && now_ns - request_sent_ns_ > request_timeout_ns() && registry_.in_service()) {
     Env::probe("node.manager.silent");
     return Status(StatusCode::kTimeout, "the commit manager does not answer");
   }
+  // 2. Renew the lease. One request is under way at a time, so `request_sent_ns_` belongs to the reply that arrives.
   if (registered_ && lease_ns_ != 0 && request_sequence_ == 0 &&
       now_ns - request_sent_ns_ >= lease_ns_ / kRenewalsPerLease) {
     request_sequence_ = ++sequence_;
@@ -194,6 +209,7 @@ Result<bool> ManagerProtocol::step(uint64_t now_ns) {
     send(request_sequence_, wire::RenewNode{});
     registry_.create_deferred_tables(thread_);  // at each renewal: memory may have become free
   }
+  // 3. Acknowledge the changes whose barrier has passed, and continue the sweep of intents.
   ack_passed();
   const bool sweeping = sweep_intents(now_ns);
   return sweeping || !pending_.empty();
@@ -219,6 +235,7 @@ void ManagerProtocol::ack_passed() {
 
 bool ManagerProtocol::sweep_intents(uint64_t now_ns) {
   if (!sweeping_) {
+    // Only a newer publication covers further intents.
     if (!sweep_due_ || now_ns - swept_ns_ < kMinIntentSweepIntervalNs) return false;
     sweeping_ = true;
     sweep_due_ = false;
@@ -255,6 +272,7 @@ void ManagerProtocol::acknowledge(const PendingAck& due) {
     case Opcode::kPublishReply:
       return send(due.sequence, due.publication);
     case Opcode::kRenewNodeReply:
+      // Every batch that was under way when the lease arrived has ended.
       lease_pending_ = false;
       Env::probe("node.lease.taken_up_again");
       return registry_.grant_lease(lease_until_ns_);

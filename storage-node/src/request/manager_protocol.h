@@ -21,7 +21,7 @@ struct NodeIdentity {
   uint64_t capacity_bytes = 0;  ///< memory for records
 };
 
-/// Lower bound on the time that the storage node waits for the answer to a registration or a renewal. It waits for half
+/// Lower bound on the time that the storage node waits for the reply to a registration or a renewal. It waits for half
 /// of the lease if that is longer, and then closes the connection: a new connection may renew the lease in time.
 inline constexpr uint64_t kMinManagerTimeoutNs = 1'000'000'000;
 /// Minimum time between the beginnings of two rounds of SessionTable::sweep(). A round looks at the intents of all idle
@@ -122,7 +122,7 @@ class ManagerProtocol {
   std::vector<PendingAck> pending_;   // in the order of their epochs
   uint64_t sequence_ = 0;             // sequence of the last request
   uint64_t registered_sequence_ = 0;  // sequence of the registration on this connection
-  uint64_t request_sequence_ = 0;     // sequence of the registration or renewal without an answer; 0: none
+  uint64_t request_sequence_ = 0;     // sequence of the registration or renewal without a reply; 0: none
   uint64_t request_sent_ns_ = 0;      // when the last registration or renewal was sent; the lease runs from then
   uint64_t lease_ns_ = 0;             // 0: the commit manager gives no leases
   bool lease_pending_ = false;        // a lease waits behind the barrier

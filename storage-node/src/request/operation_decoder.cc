@@ -1,3 +1,5 @@
+// Decoding and checks of the five point requests. A fault of a whole request is answered here. A fault of one
+// operation becomes an item with an error code, and Executor::execute_pending() executes the other items.
 #include "storage-node/src/request/operation_decoder.h"
 
 #include <algorithm>
@@ -64,6 +66,8 @@ Status OperationDecoder::decode_read(Peer& peer, uint64_t sequence, ByteReader& 
 
 Status OperationDecoder::decode_write(Peer& peer, uint64_t sequence, ByteReader& body) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, write_));
+  // Check all kinds first: a kind that does not exist ends the connection, and no operation of the request is
+  // executed.
   for (const auto& write : write_.operations) LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kWrite));
   if (!check_operation_count(peer, sequence, write_.operations.size()) ||
       !check_snapshot(peer, sequence, write_.snapshot))
@@ -82,6 +86,7 @@ Status OperationDecoder::decode_write(Peer& peer, uint64_t sequence, ByteReader&
                                                               : PointKind::kUpdate;
     operation.table = table->table.get();
     operation.key = write.record.key;
+    // The intent enters the list now and the batch executes later, so no write exists without its intent (R5).
     if (append_intents(peer, request, operation)) batch_.add(request, operation, 1);
   }
   return ok_status();
@@ -124,11 +129,15 @@ Status OperationDecoder::decode_plain_write(Peer& peer, uint64_t sequence, ByteR
     if (table == nullptr || !set_row(request, *table, write, operation)) continue;
     const bool remove = write.kind == wire::WriteKind::kRemove;
     operation.kind = remove ? PointKind::kPlainRemove : PointKind::kPlainPut;
+    // Tables of applications get the class of ordinary writes, whichever class the client names (R6, room before the
+    // claim).
     operation.reserve = table->allowed_reserve(write.reserve);
     operation.table = table->table.get();
     operation.key = write.record.key;
+    // Version 0 stands for an absent record (R21, exact-version writes).
     operation.expected = write.kind == wire::WriteKind::kInsert ? Version() : write.expected;
     const std::vector<wire::IndexIntent>& intents = plain_write_.intents;
+    // Recovery undoes index changes in the tree of an index, so only writes of tree nodes may carry them.
     if (!intents.empty() && !table->info.index) {
       request.set_detail(request.item_count, table->info.name,
                          "the table is no index, so its writes must not carry index changes");
@@ -149,6 +158,9 @@ bool OperationDecoder::check_operation_count(Peer& peer, uint64_t sequence, size
 }
 
 bool OperationDecoder::check_snapshot(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
+  // The batch holds its epoch guard until its operations are executed, and the compactor uses a newer publication
+  // only after such guards have ended (R13, atomic publication). So a snapshot that is covered now stays readable for
+  // the whole batch (R14, refusal of old snapshots).
   if (registry_.publication().covers(snapshot)) return true;
   Env::probe("node.request.snapshot_too_old");
   replies_.refuse(peer, sequence,
@@ -158,6 +170,8 @@ bool OperationDecoder::check_snapshot(Peer& peer, uint64_t sequence, const Snaps
 }
 
 bool OperationDecoder::check_transaction_open(Peer& peer, uint64_t sequence, TransactionId id) {
+  // The intent of a complete transaction is covered: the list would drop it, and recovery would not undo the write
+  // (R5).
   if (!registry_.publication().later.visible(Version(id.value))) return true;
   replies_.refuse(peer, sequence,
                   {StatusCode::kInvalidArgument, "transaction " + std::to_string(id.value) + " is already complete"});
@@ -167,6 +181,7 @@ bool OperationDecoder::check_transaction_open(Peer& peer, uint64_t sequence, Tra
 bool OperationDecoder::check_intents(Peer& peer, uint64_t sequence, const wire::PlainWrite& write) {
   if (write.intents.empty()) return true;
   if (!check_operation_count(peer, sequence, write.intents.size())) return false;
+  // The intents share the outcome of one swap: all of them stay or all of them are removed (R5).
   if (write.operations.size() != 1) {
     replies_.refuse(
         peer, sequence,
@@ -210,6 +225,7 @@ bool OperationDecoder::resolve_projection(Peer& peer, uint64_t sequence, const s
 
 const ServedTable* OperationDecoder::resolve_table(Request& request, const wire::RecordId& record, TableKind kind,
                                                    StatusCode if_dropped) {
+  // A deferred table passes the checks of kind and shard like a served one, and then gets the code of an empty table.
   const std::shared_ptr<ServedTable>* table = view_->find(record.table);
   const wire::TableInfo* info = table == nullptr ? view_->find_deferred(record.table) : &(*table)->info;
   if (info == nullptr) {
@@ -232,6 +248,7 @@ bool OperationDecoder::set_row(Request& request, const ServedTable& table, const
   operation.row = write.row;
   operation.projection = nullptr;
   if (write.kind == wire::WriteKind::kRemove) return true;
+  // Reads, scans and the compactor rely on valid rows, so an invalid row never reaches the log.
   Status valid;
   if (write.kind != wire::WriteKind::kUpdateFields) {
     valid = validate_row(table.info.schema, write.row);

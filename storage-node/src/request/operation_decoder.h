@@ -19,8 +19,8 @@ using ExecutorCounters = ExecutorNumbers<statistics::Counter>;
 
 /// Decodes reads, writes and reverts of records, and reads and writes of plain tables, into a RequestBatch.
 ///
-/// A request that breaks a rule as a whole is answered with kError at once. An operation that breaks a rule gets its
-/// code in the batch and is not executed; the other operations of its request are.
+/// A request that breaks a rule as a whole is answered with kError at once. An operation that breaks a rule gets an
+/// error code in the batch and is not executed. The other operations of its request are executed.
 ///
 /// The decoder appends the intents of an operation to the list of the session before the operation is executed (R5,
 /// intents before answers). The caller holds the session's batch lock.

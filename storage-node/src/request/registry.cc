@@ -1,3 +1,5 @@
+// Changes of the registry by the control thread, and its readers. Each change of the view is made in a copy, which
+// swap_view() publishes by one pointer. So a reader sees all of a change or nothing of it.
 #include "storage-node/src/request/registry.h"
 
 #include <mutex>
@@ -21,6 +23,7 @@ void compute_owned_shards(RegistryView& view, NodeId self) {
 
 /// Returns whether `a` fences every session that `b` fences. Of two fence sets of a cluster one contains the other.
 bool is_superset(const wire::FenceSet& a, const wire::FenceSet& b) {
+  // An ended session never returns. So with equal watermarks the set with fewer sessions alive is the larger one.
   if (a.watermark != b.watermark) return a.watermark > b.watermark;
   return a.alive.size() <= b.alive.size();
 }
@@ -43,6 +46,7 @@ Registry::~Registry() {
 }
 
 Status Registry::enter_service(EpochThread& thread, const wire::RegisterNodeReply& registered) {
+  // Phase 1: check identity and fences, before anything changes (R10, cluster identity and incarnations).
   const Incarnation incarnation = registered.incarnation;
   if (incarnation.value == 0 || incarnation.value > VersionSource::kMaxIncarnation) {
     return {StatusCode::kInvalidArgument, "the commit manager gave incarnation " + std::to_string(incarnation.value) +
@@ -57,9 +61,10 @@ Status Registry::enter_service(EpochThread& thread, const wire::RegisterNodeRepl
   LOAM_RETURN_IF_ERROR(registered.fences.check());
   if (in_service()) Env::probe("node.registration.second");
   if (registered.memory_lost) Env::probe("node.registration.memory_lost");
+  // The incarnation is a part of every version number (R21, exact-version writes), so tables need it first.
   if (versions_ == nullptr) versions_ = std::make_unique<VersionSource>(incarnation);
   const RegistryView& before = *view_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
-  // Take over the catalog: keep the tables that exist, create the missing ones, drop the ones that it lacks.
+  // Phase 2, the catalog: keep the tables that exist, create the missing ones, drop the ones that it lacks.
   auto next = copy_view();
   next->tables.clear();
   next->deferred.clear();
@@ -74,6 +79,8 @@ Status Registry::enter_service(EpochThread& thread, const wire::RegisterNodeRepl
       made.push_back((*table)->table);
       next->tables[info.id] = std::move(table).value();
     } else if (in_service() && table.code() == StatusCode::kNoSpace) {
+      // One table without memory must not fail a later registration, because the records of all other tables would
+      // then be out of service. create_deferred_tables() tries again.
       Env::probe("node.registration.table_deferred");
       next->deferred[info.id] = info;
     } else {
@@ -84,11 +91,14 @@ Status Registry::enter_service(EpochThread& thread, const wire::RegisterNodeRepl
   for (const auto& [id, table] : before.tables) {
     if (next->find(id) == nullptr) dropped.push_back(id);
   }
+  // Phase 3: take over shards, fences and the state of the records, then publish the view by one swap.
   next->shards = registered.catalog.shards;
   compute_owned_shards(*next, registered.node);
   if (!is_superset(next->fences, registered.fences)) next->fences = registered.fences;
   next->memory_lost = registered.memory_lost;
   next->cluster = registered.history.cluster;
+  // A commit manager that restarts has no publication yet. The present one remains in force then (R9, leases of
+  // storage nodes).
   if (registered.publication.number != 0) publish(thread, registered.publication);
   // Relaxed: swap_view() publishes both by its release, and readers acquire the view first.
   incarnation_.store(incarnation.value, std::memory_order_relaxed);
@@ -131,6 +141,7 @@ void Registry::leave_service() {
 void Registry::fence(EpochThread& thread, const wire::FenceSet& fences) {
   auto next = copy_view();
   if (is_superset(next->fences, fences)) {
+    // The set contains no fence that is new here, for example because a registration has brought a later set.
     Env::probe("node.fence.late");
     return;
   }
@@ -164,6 +175,7 @@ void Registry::remove(EpochThread& thread, TableId table) {
   auto next = copy_view();
   if (next->tables.erase(table) + next->deferred.erase(table) == 0) return;
   swap_view(thread, std::move(next));
+  // After the swap, as in enter_service().
   compactor_.drop(table);
 }
 

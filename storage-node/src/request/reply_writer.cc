@@ -1,3 +1,5 @@
+// Encodes the results of a batch as replies. send() (reply_writer.h) also stores the replies to changes in the reply
+// window.
 #include "storage-node/src/request/reply_writer.h"
 
 #include <string>
@@ -36,6 +38,7 @@ void ReplyWriter::send_results(Peer& peer, const RegistryView& view, const Reque
 template <class Reply>
 void ReplyWriter::send_read_results(Peer& peer, const RequestBatch& batch, const RequestBatch::Request& request) {
   Reply reply;
+  // Use the memory of an earlier reply, so that a batch allocates nothing after warm-up.
   reply.results.swap(read_results_);
   reply.results.clear();
   projected_rows_.clear();

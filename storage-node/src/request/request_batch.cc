@@ -1,3 +1,4 @@
+// Requests, items and operations of a batch, in memory that later batches reuse.
 #include "storage-node/src/request/request_batch.h"
 
 #include <utility>
@@ -34,6 +35,7 @@ void RequestBatch::add(Request& request, const PointOperation& operation, uint32
 }
 
 const Projection* RequestBatch::retain(const Projection& projection) {
+  // A deque does not move its elements, so pointers from operations stay valid while the batch grows.
   if (projections_used_ == projections_.size()) projections_.push_back(projection);
   Projection& retained = projections_[projections_used_++];
   retained = projection;

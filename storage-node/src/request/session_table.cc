@@ -1,3 +1,5 @@
+// Attachment, eviction and fencing of sessions under the table's lock, and rounds of sweeps under the lock of one
+// session at a time. executor.cc executes the batches of a session under the same lock.
 #include "storage-node/src/request/session_table.h"
 
 #include <string>
@@ -34,6 +36,8 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
     before = found->current_.exchange(peer, std::memory_order_relaxed);
     if (before == 0 && found->has_window_.load(std::memory_order_relaxed)) disconnected_.erase(found->disconnected_);
   }
+  // The former connection may still execute a batch. The session's lock orders that batch and the next one of `peer`,
+  // so the close may come at any time. It happens outside of the table's lock, as in drop_fenced().
   if (before != 0 && before != peer) {
     Env::probe("node.session.connected_anew");
     close_(before,
@@ -59,6 +63,8 @@ void SessionTable::detach(const std::shared_ptr<NodeSession>& session, PeerId pe
 
 Status SessionTable::open_window(NodeSession& session) {
   const std::scoped_lock lock(mutex_);
+  // This thread holds the session's lock, and evict_one() takes no lock of another session, so no deadlock is
+  // possible.
   if (windows_ >= kMaxWindows && !evict_one()) {
     return {StatusCode::kOverloaded, "the storage node already has reply windows of " + std::to_string(windows_) +
                                          " sessions, its limit; try again"};
@@ -124,8 +130,9 @@ std::pair<SessionId, std::shared_ptr<SessionIntents>> SessionTable::intents_from
 }
 
 bool SessionTable::sweep(const Publication& publication) {
-  // Each turn looks for the next session under the table's lock and then works under the session's lock alone: no
-  // thread holds both.
+  // Each turn looks for the next session under the table's lock, releases it, and then takes the session's lock. No
+  // thread takes a session's lock while it holds the table's lock, so no deadlock is possible. The other order is
+  // allowed (open_window()).
   size_t blocks_left = kSweepBlocks;
   for (size_t sessions = 0; sessions < kSweepSessions && blocks_left != 0; ++sessions) {
     std::shared_ptr<SessionIntents> intents;

@@ -2,15 +2,15 @@
 // session; R5, intents before answers].
 //
 // A session is one client process. The client may lose its connection and return on another one, which another network
-// thread serves. It then sends again the requests that have no answer. Two locks prevent a second execution:
+// thread serves. It then sends again the requests that have no reply. Two locks prevent a second execution:
 //
 //   attach   table lock: current := the new peer              then the peer before it is told to close
 //   batch    session lock: current == this peer? if not, the batch is dropped; …; unlock
 //
-// The newest connection wins. A batch of the former connection has two cases. It holds the session's lock before the
-// first batch of the new connection does; then it has ended when the new one begins. Or it takes the lock later; then
-// it finds another peer current and does nothing. Within a batch the reply window distinguishes a repetition from a new
-// request.
+// The newest connection speaks for the session. A batch of the former connection takes the session's lock either before
+// or after the first batch of the new connection. If it takes the lock before, it has ended when the new batch begins.
+// If it takes the lock after, it finds that another peer is current, and executes nothing. Within a batch the reply
+// window distinguishes a repetition from a new request.
 //
 // The intents of open transactions outlive the entry of their session (R5). The table keeps the intents of a session
 // that has ended until publications have covered them all.
@@ -99,7 +99,7 @@ class NodeSession {
 
   /// Returns whether this peer speaks for the session; false: a newer connection does.
   bool is_current(PeerId peer) const {
-    // Relaxed: the new peer takes the batch lock, which the caller holds, after the write. Until then either answer is
+    // Relaxed: the new peer takes the batch lock, which the caller holds, after the write. Until then either result is
     // right, because the new peer waits for this batch.
     return current_.load(std::memory_order_relaxed) == peer;
   }

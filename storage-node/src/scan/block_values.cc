@@ -1,3 +1,4 @@
+// Loads the fields of a block from a row page or a column page into arrays, each array at most once for a block.
 #include "storage-node/src/scan/block_values.h"
 
 #include <algorithm>
@@ -48,6 +49,7 @@ const int64_t* BlockValues::load_keys(uint16_t field, Column& column) {
   }
   if (const Columns* const columns = block_->columns()) {
     const int64_t* const read = columns->integers(field, block_->first_row(), size(), out);
+    // A full block of 8-byte values is read where it lies in the page (Columns::integers()).
     if (size() == kBlockRows || read == out) return read;
     // Copy a partial block: kernels read kBlockRows elements, and the page may end before that.
     std::copy_n(read, size(), out);
@@ -167,6 +169,7 @@ RowView BlockValues::view(size_t row, std::span<const uint16_t> fields) {
 }
 
 const int64_t* BlockValues::heads(uint16_t field) {
+  // A field is either a number or a text. So heads use the array of keys, and tails use the array of reals.
   Column& column = columns_[field];
   if (column.keys_of != number_) {
     column.keys_of = number_;

@@ -1,3 +1,4 @@
+// The text of a plan. It asks the compiled predicates of filter.cc, so it names the tests that a scan executes.
 #include "storage-node/src/scan/explain.h"
 
 #include "storage-node/src/scan/filter.h"

@@ -32,7 +32,7 @@ class ExplainTest : public ::testing::Test {
   }
 
   /// Checks the text about the first clause, and whether a scan skips pages.
-  std::string said(const Clause& clause, bool& skips) {
+  std::string explain_clause(const Clause& clause, bool& skips) {
     Query query;
     query.with_key = true;
     query.where.all = {clause};
@@ -84,7 +84,7 @@ TEST_F(ExplainTest, SaysWhichPagesAreSkipped) {
   };
   for (const Case& c : cases) {
     bool skips = false;
-    EXPECT_EQ(said(c.clause, skips), c.says);
+    EXPECT_EQ(explain_clause(c.clause, skips), c.says);
     EXPECT_EQ(skips, c.says != no_pages) << c.says;
   }
 }

@@ -1,3 +1,5 @@
+// Compilation of predicates into tests of keys, heads, bitmaps or texts, and the evaluation of these tests for a
+// block. kernels.cc has the loops over whole columns.
 #include "storage-node/src/scan/filter.h"
 
 #include <algorithm>
@@ -40,6 +42,7 @@ CompiledPredicate::CompiledPredicate(const Predicate& predicate, const Schema& s
 void CompiledPredicate::set_range(PredicateOp op, int64_t key) {
   test_ = op == PredicateOp::kNotEqual ? Test::kOutside : Test::kRange;
   low_ = high_ = key;
+  // Nothing is below the lowest key and nothing above the highest: the range is empty then.
   const auto nothing = [this] { low_ = kHighest, high_ = kLowest; };
   switch (op) {
     case PredicateOp::kLess:
@@ -67,6 +70,9 @@ void CompiledPredicate::set_in() {
   test_ = Test::kIn;
   low_ = keys_.front();
   high_ = keys_.back();
+  // A bitmap takes one bit for each key between the lowest and the highest. A bitmap takes one bit for each key
+  // between the lowest and the highest. A short list (kMaxInByColumn) needs no bitmap, because each of its keys is one
+  // test by column. A longer list whose keys lie too far apart takes a binary search for each row.
   const uint64_t span = static_cast<uint64_t>(high_) - static_cast<uint64_t>(low_);
   if (keys_.size() <= kMaxInByColumn || span / kWordBits > kMaxWordsOfIn * keys_.size()) return;
   bits_.resize(span / kWordBits + 1);
@@ -145,6 +151,7 @@ CompiledPredicate::Exclusion CompiledPredicate::exclusion() const {
     case Test::kNotNull:
       return Exclusion::kAllNull;
     case Test::kRange:
+      // The header of a column has bounds of heads and none of tails.
       return of_ == Keys::kTails ? Exclusion::kAllNull : Exclusion::kBounds;
     case Test::kText: {
       const bool no_range =
@@ -175,6 +182,8 @@ bool CompiledPredicate::excluded_by(const Columns& columns) const {
 }
 
 bool CompiledPredicate::texts_excluded_by(const Column& column) const {
+  // A head is the begin of a text. Equal heads do not order the texts, so only a lower or a higher head excludes a
+  // page.
   const int64_t first = head_key(texts_.front()), last = head_key(texts_.back());
   switch (op_) {
     case PredicateOp::kLess:
@@ -213,6 +222,7 @@ RowMask CompiledPredicate::matching_in(const int64_t* keys, const RowMask& among
   if (bits_.empty()) {
     return among.filter([&](size_t row) { return std::binary_search(keys_.begin(), keys_.end(), keys[row]); });
   }
+  // One test by column excludes the keys outside of the bitmap. Only the others are looked up.
   const uint64_t low = static_cast<uint64_t>(low_);
   return (among & kernels().in_range(keys, low_, high_)).filter([&](size_t row) {
     const uint64_t bit = static_cast<uint64_t>(keys[row]) - low;
@@ -221,6 +231,7 @@ RowMask CompiledPredicate::matching_in(const int64_t* keys, const RowMask& among
 }
 
 RowMask CompiledPredicate::equal_texts(BlockValues& values, const RowMask& among, std::string_view text) const {
+  // Most rows differ in the head already. Only rows with an equal head read their text.
   const int64_t head = head_key(text);
   return (among & kernels().in_range(values.heads(field_), head, head)).filter([&](size_t row) {
     return values.text(field_, row) == text;
@@ -281,11 +292,14 @@ CompiledSelection::CompiledSelection(const Selection& selection, const Schema& s
     std::vector<CompiledPredicate> compiled;
     compiled.reserve(clause.any.size());
     for (const Predicate& predicate : clause.any) compiled.emplace_back(predicate, schema);
+    // Clauses that are ranges of one field become one range: a >= 1 AND a < 5 is one test, and an interval index can
+    // answer it.
     const bool merged = compiled.size() == 1 && std::any_of(clauses.begin(), clauses.end(), [&](auto& other) {
                           return other.size() == 1 && other.front().intersect(compiled.front());
                         });
     if (!merged) clauses.push_back(std::move(compiled));
   }
+  // Predicates by column come first, so that the expensive ones are evaluated for fewer rows.
   const auto by_column = [](const auto& predicate) { return !predicate->row_by_row(); };
   for (std::vector<CompiledPredicate>& predicates : clauses) {
     Clause& clause = clauses_.emplace_back();
@@ -304,6 +318,7 @@ std::optional<KeyRange> CompiledSelection::only_range() const {
 }
 
 bool CompiledSelection::excluded_by(const Columns& columns) const {
+  // A page is excluded if some clause selects none of its rows.
   return std::ranges::any_of(clauses_, [&](const Clause& clause) {
     return std::ranges::all_of(clause, [&](const auto& predicate) { return predicate->excluded_by(columns); });
   });
@@ -313,6 +328,7 @@ PredicateSet::BoundSelection PredicateSet::bind(const CompiledSelection& selecti
   BoundSelection bound;
   for (const CompiledSelection::Clause& clause : selection.clauses()) {
     for (const auto& predicate : clause) {
+      // Predicates are compared by content, so equal predicates of different queries get one number.
       const auto [place, is_new] = numbers_.try_emplace(predicate.get(), static_cast<uint32_t>(entries_.size()));
       if (is_new) entries_.push_back({predicate, predicate->row_by_row()});
       bound.predicates.push_back(place->second);
@@ -345,6 +361,8 @@ RowMask PredicateSet::evaluate(CachedPredicate& entry, BlockValues& values, cons
 }
 
 RowMask PredicateSet::matching(const BoundSelection& selection, BlockValues& values, RowMask among) {
+  // A clause is evaluated only for the rows that all clauses before it have selected. Within a clause a predicate is
+  // evaluated for the rows that no predicate before it has selected.
   size_t i = 0;
   for (const uint32_t end : selection.clause_ends) {
     if (!among.any()) break;

@@ -1,3 +1,5 @@
+// Building of intervals, addition of rows to intervals, and the sums of queries over their intervals. The kernel
+// locate() (kernels.h) finds the intervals of the rows of a block.
 #include "storage-node/src/scan/interval_index.h"
 
 #include <algorithm>
@@ -69,6 +71,7 @@ size_t IntervalIndex::search(int64_t key, size_t first, size_t count) const {
 }
 
 void IntervalIndex::build() {
+  // `below_` holds the highest key of each interval. A range [low, high] ends one interval at low - 1 and one at high.
   below_.assign(1, kHighest);
   for (const IndexedQuery& entry : queries_) {
     const KeyRange& range = entry.query.range;
@@ -184,6 +187,8 @@ void IntervalIndex::add_to_measure(Measure& measure, BlockValues& values, const 
 void IntervalIndex::add_rows(BlockValues& values, const RowMask& rows) {
   const RowMask counted = rows & values.present(field_);
   if (!counted.any()) return;
+  // Fold before a 64-bit sum could overflow. Then use the cheapest way that suits the block: as a whole, by cells, or
+  // measure by measure.
   if (unfolded_rows_ + kBlockRows > kMaxUnfoldedRows) fold_sums();
   unfolded_rows_ += kBlockRows;
   if (add_whole_block(values, counted)) return;
@@ -218,6 +223,7 @@ bool IntervalIndex::add_to_cells(BlockValues& values, const RowMask& rows) {
 void IntervalIndex::fold_cells() {
   rows_in_cells_ = 0;
   for (size_t i = 0; i < cells_.size(); ++i) {
+    // The low bits hold the count. Without them an arithmetic shift restores the sum with its sign.
     const uint64_t rows = cells_[i] & kMaxRowsInCells;
     counts_[i / kCellsEach] += rows;
     measures_.front().sums[i / kCellsEach] += static_cast<int64_t>(cells_[i] - rows) >> kCellCountBits;

@@ -1,3 +1,4 @@
+// The loops of kernels.h for each instruction set. kernels() selects the fastest one that the processor has.
 #include "storage-node/src/scan/kernels.h"
 
 #include <algorithm>
@@ -110,6 +111,7 @@ RowMask avx2_in_range(const int64_t* keys, int64_t low, int64_t high) {
 }
 
 RowMask avx2_at_most(const uint64_t* words, uint64_t bound) {
+  // AVX2 compares signed numbers only. With the sign bit flipped, signed order is the order of unsigned numbers.
   const __m256i flip = _mm256_set1_epi64x(static_cast<int64_t>(kSignBit));
   const __m256i bounds = _mm256_set1_epi64x(static_cast<int64_t>(bound ^ kSignBit));
   return avx2_mask(

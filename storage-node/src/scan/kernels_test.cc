@@ -36,7 +36,7 @@ RowMask mask(testing::Random& random) {
   return rows;
 }
 
-TEST(Kernels, EveryVariantGivesTheReferencesAnswers) {
+TEST(Kernels, EveryVariantGivesTheReferencesResults) {
   testing::Random random(testing::test_seed(std::random_device()()));
   const Kernels& plain = all_kernels().front();
   ASSERT_STREQ(plain.name, "plain");

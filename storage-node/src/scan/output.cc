@@ -1,3 +1,4 @@
+// The three kinds of output: projection, top-k, aggregates. scan_query.cc sends the chunks that they fill.
 #include "storage-node/src/scan/output.h"
 
 #include <algorithm>
@@ -104,6 +105,7 @@ class ProjectionOutput final : public Output {
   template <class T>
   void append_fixed(size_t column, uint16_t field, const BlockValues& values, const uint16_t* rows, size_t n) {
     if (!schema_.field(field).nullable) {
+      // Without NULLs one loop copies the values to the chunk, from the columns or directly from the rows.
       if (values.block().columns() != nullptr) {
         return fill<T>(column, n, [&](size_t i) { return values.value<T>(field, rows[i]); });
       }
@@ -142,9 +144,11 @@ class TopKOutput final : public Output {
     rows.numbers(numbers.data());
     for (size_t i = 0; i < n; ++i) {
       Value by = values.view(numbers[i], {&query_.top_k->field, 1}).value(query_.top_k->field);
+      // Most rows end here, before their other fields are read.
       if (!top_.qualifies(by)) continue;
       const RowView row = values.view(numbers[i], query_.select);
       std::vector<Value> kept;
+      // Keep values instead of a place in the page: the query unpins the page before it ends.
       kept.reserve(chunk_.schema().size());
       if (query_.with_key) kept.push_back(Value::uint64(block.entry(numbers[i]).key));
       if (query_.with_version) kept.push_back(Value::uint64(block.valid_from(numbers[i])));
@@ -157,7 +161,8 @@ class TopKOutput final : public Output {
   }
 
   bool drain() override {
-    if (sorted_.empty() && next_ == 0) sorted_ = top_.take_sorted();
+    // The first call sorts the rows. Later calls continue with the next chunk.
+    if (sorted_.empty() && next_ == 0) sorted_ = top_.release_sorted();
     for (; next_ < sorted_.size() && !full(); ++next_) chunk_.append_row(sorted_[next_].values);
     return next_ == sorted_.size();
   }
@@ -190,6 +195,7 @@ class AggregateOutput final : public Output {
 
   Result<size_t> consume(BlockValues& values, RowMask& rows) override {
     const size_t n = rows.count();
+    // With groups, each row takes a lookup in a hash table. Without groups, each aggregate runs over whole columns.
     if (grouped_) {
       RowNumbers numbers;
       rows.numbers(numbers.data());
@@ -287,6 +293,7 @@ class AggregateOutput final : public Output {
 }  // namespace
 
 void update_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into) {
+  // The caller adds to the count afterwards, so 0 says that `into` has no value yet.
   const bool first = into.count == 0;
   if (!is_float(type)) {
     const auto present = static_cast<int64_t>(into.whole);

@@ -296,7 +296,7 @@ class Batch {
   uint64_t now_ = 0;
 };
 
-TEST(QueryBatch, AnswersEqualThoseOfSingleQueries) {
+TEST(QueryBatch, ResultsEqualThoseOfSingleQueries) {
   testing::Random random(testing::test_seed(std::random_device()()));
   size_t large = 0, merged = 0, all_null = 0;
   for (int round = 0; round < 60; ++round) {

@@ -1,3 +1,4 @@
+// The shared counter of the memory of queries, and the accounts and chunks that acquire from it.
 #include "storage-node/src/scan/query_memory.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@ namespace loam::storage {
 bool QueryMemory::try_acquire(uint64_t bytes) {
   // Relaxed: the counter orders no other data. The allocator hands the memory itself over.
   uint64_t used = used_bytes_.load(std::memory_order_relaxed);
+  // The bytes are compared with the rest, because a sum of the two could overflow.
   while (bytes <= limit_bytes_ && used <= limit_bytes_ - bytes) {
     if (used_bytes_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed, std::memory_order_relaxed)) {
       return true;
@@ -51,6 +53,7 @@ Status QueryAccount::acquire(size_t bytes) {
     return ok_status();
   }
   const size_t missing = bytes - (acquired_ - held_);
+  // Whole blocks: most calls then find enough bytes acquired and leave the shared counter alone.
   const size_t drawn = (missing + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
   if (!memory_->try_acquire(drawn)) return memory_->exhausted();
   acquired_ += drawn;
@@ -70,7 +73,7 @@ void QueryAccount::release(size_t bytes) {
 
 ChunkMemory::ChunkMemory(QueryMemory* memory, size_t bytes, std::shared_ptr<InFlightCount> in_flight)
     : memory_(memory), bytes_(bytes), in_flight_(std::move(in_flight)) {
-  in_flight_->fetch_add(1, std::memory_order_relaxed);  // relaxed: the thread that reads it, in send_chunk()
+  in_flight_->fetch_add(1, std::memory_order_relaxed);  // relaxed: the same thread reads it (send_chunk())
 }
 
 ChunkMemory& ChunkMemory::operator=(ChunkMemory&& other) noexcept {

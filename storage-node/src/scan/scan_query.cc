@@ -1,3 +1,5 @@
+// The state of one query: pages, credits, memory and chunks. scan_scheduler.cc walks over the pages and output.cc
+// turns rows into chunks.
 #include "storage-node/src/scan/scan_query.h"
 
 #include <algorithm>
@@ -56,6 +58,8 @@ Status ScanQuery::admit() {
   const size_t pages = pending_.size() * (sizeof(*pending_.begin()) + kMapNodeBytes + sizeof(Page*));
   const bool one_row = output_->accumulators() != nullptr;
   const size_t row = one_row ? output_->chunk().schema().size() * kNumberBytes : 0;
+  // A query with a single result row is charged for this row in advance. So it needs no further memory, which
+  // interval indexes rely on (SharedEvaluation::evaluate_ranges()).
   chunk_bytes_ = kGrowth * (output_->chunk().bytes() + row);
   return account_.acquire(sizeof(ScanQuery) + sizeof(Output) + pages + kCopiesOfQuery * bytes_of(spec_.query) +
                           chunk_bytes_);
@@ -78,6 +82,8 @@ std::optional<RangeQuery> ScanQuery::range_query() {
 }
 
 bool ScanQuery::consume(uint64_t number, BlockValues& values, RowMask rows, const Entry* next) {
+  // Each turn consumes rows until the chunk is full, and the next turn sends it. If the chunk cannot leave, the query
+  // stops before the first row that is not consumed, so it reads each row once.
   while (rows.any()) {
     if (output_->satisfied()) return false;
     if (output_->full() && !send_chunk()) {
@@ -95,6 +101,7 @@ bool ScanQuery::consume(uint64_t number, BlockValues& values, RowMask rows, cons
   }
   if (output_->satisfied()) return false;
   if (!output_->full() || send_chunk()) return true;
+  // The block is consumed and its last row has filled the chunk: continue with the next block.
   if (!ended_) pending_.at(number).resume_at = next;
   return false;
 }
@@ -162,6 +169,7 @@ bool ScanQuery::send_chunk() {
     if (!others) end_out_of_memory(memory_->exhausted());
     return false;
   }
+  // `memory` belongs to the copy that leaves. The account still pays for the buffers, which the next chunk reuses.
   ChunkMemory memory(memory_, drawn, chunks_in_flight_);
   Buffer bytes;
   bytes.reserve(drawn);
@@ -210,6 +218,7 @@ void ScanQuery::end(Status status) {
   if (ended_) return;
   ended_ = true;
   status_ = std::move(status);
+  // Unpin at once: the compactor frees no page that a query has pinned (R18, page retirement).
   for (const auto& [number, page] : pending_) spec_.pages->unpin(page.index);
   pending_.clear();
 }

@@ -101,7 +101,7 @@ class ScanQuery {
   /// Returns whether the query waits until the network has taken chunks of it. The network sends no notice of that, so
   /// the scheduler has to poll.
   bool short_of_memory() const { return short_of_memory_; }
-  /// Returns since when the query is blocked; undefined unless blocked().
+  /// Returns the time at which the query became blocked. Undefined unless blocked().
   uint64_t blocked_since_ns() const { return blocked_since_ns_; }
   bool ended() const { return ended_; }
 

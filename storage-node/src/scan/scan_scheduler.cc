@@ -1,3 +1,5 @@
+// Walks over pages (ScanPass), and the turns of the tables and the ends of queries (ScanScheduler).
+// shared_evaluation.cc evaluates a block for the members of a walk.
 #include "storage-node/src/scan/scan_scheduler.h"
 
 #include <algorithm>
@@ -20,6 +22,7 @@ Status stalled(uint64_t since_ns, uint64_t now_ns, const char* why) {
 }  // namespace
 
 uint64_t ScanPass::choose_page() const {
+  // The lowest pending page at or behind the cursor. Without one the cursor wraps around to the lowest pending page.
   uint64_t next = ScanQuery::kNoPage;
   uint64_t first = ScanQuery::kNoPage;
   for (const auto& query : queries_) {
@@ -68,6 +71,8 @@ bool ScanPass::begin_walk(uint64_t now_ns) {
     return true;  // all its readers have skipped the page
   }
   if (new_members_.size() > 1) Env::probe("node.scan.shared_page");
+  // The fill mark is read once, after the members have joined. Later entries lie above it, and no member sees them
+  // (R22, fill mark before link).
   walk_.number = number;
   walk_.page = page;
   walk_.end = page->end();
@@ -92,10 +97,13 @@ bool ScanPass::begin_walk(uint64_t now_ns) {
 
 bool ScanPass::step(uint64_t now_ns, size_t budget_bytes) {
   const uint64_t begun_ns = Env::now_ns();
+  // Phase 1: begin a walk if none is under way. If all readers could skip the page, the next step chooses another
+  // one.
   if (walk_.members.empty()) {
     if (!begin_walk(now_ns)) return false;
     if (walk_.members.empty()) return true;
   }
+  // Phase 2: evaluate blocks up to the budget. A member that cannot continue leaves the walk and delays no other one.
   const auto* const budget_end = reinterpret_cast<const std::byte*>(walk_.at) + budget_bytes;
   while (walk_.at != walk_.end && reinterpret_cast<const std::byte*>(walk_.at) < budget_end && !walk_.members.empty()) {
     walk_.at = walk_.page->has_columns() ? block_.gather_columns(*walk_.page, walk_.at, walk_.end)
@@ -112,6 +120,8 @@ bool ScanPass::step(uint64_t now_ns, size_t budget_bytes) {
 }
 
 void ScanPass::leave(ScanQuery* query) {
+  // Unless the query has ended, the page remains pending with the entry at which it continues. A later round reads the
+  // rest.
   query->add_cost(walk_.entries, walk_.busy_ns / walk_.member_count);
   std::erase(walk_.members, query);
   changed_ = true;
@@ -149,6 +159,7 @@ Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t no
   auto query = std::make_unique<ScanQuery>(id, std::move(spec), sink, now_ns, options_.memory);
   LOAM_RETURN_IF_ERROR(query->admit());
   by_id_.emplace(id, query.get());
+  // The pass of a table exists from its first query to its last one (remove_ended()).
   passes_.try_emplace(table, query->spec().schema).first->second.join(std::move(query));
   changed_ = true;
   return ok_status();
@@ -189,6 +200,7 @@ void ScanScheduler::drop_table(TableId table, uint64_t now_ns) {
 }
 
 size_t ScanScheduler::cancel_blocked(uint64_t at_least_ns, uint64_t now_ns) {
+  // A blocked query keeps pages pinned, and the compactor frees none of them (R25, limit for stalled queries).
   const size_t before = by_id_.size();
   end_where([&](const ScanQuery& query) {
     if (!query.blocked() || now_ns - query.blocked_since_ns() < at_least_ns) return ok_status();
@@ -205,6 +217,8 @@ void ScanScheduler::check_queries(uint64_t now_ns, const Publication& publicatio
   end_where([&](ScanQuery& query) {
     const ScanSpec& spec = query.spec();
     if (now_ns >= spec.deadline_ns) return Status(StatusCode::kTimeout, "scan: its deadline has passed");
+    // From this publication on the compactor may collect versions that the snapshot sees (R14, refusal of old
+    // snapshots).
     if (spec.kind == TableKind::kTransactional && !publication.covers(spec.snapshot)) {
       return Status(StatusCode::kSnapshotTooOld,
                     "scan: versions that the snapshot sees may have been collected; begin a new transaction");
@@ -225,6 +239,7 @@ void ScanScheduler::check_queries(uint64_t now_ns, const Publication& publicatio
 }
 
 bool ScanScheduler::step(uint64_t now_ns, const Publication& publication, size_t budget_bytes) {
+  // Check the limits of all queries only if one may have been reached: by a new publication, a change, or time.
   const bool published = publication.cm_epoch != checked_epoch_ || publication.number != checked_number_;
   if (published || changed_ || now_ns >= next_check_ns_) check_queries(now_ns, publication);
 
@@ -237,6 +252,7 @@ bool ScanScheduler::step(uint64_t now_ns, const Publication& publication, size_t
     if (!worked) continue;
     last_table_ = pass->first;
     if (!pass->second.take_changed()) continue;
+    // A query has left its walk or has read its last page: send the chunk that it may have.
     for (const auto& query : pass->second.queries()) query->advance(now_ns);
     changed_ = true;
   }
@@ -257,6 +273,7 @@ void ScanScheduler::remove_ended(uint64_t now_ns) {
       query = queries.erase(query);
       by_id_.erase(ended->id());
       ++finished_.queries;
+      // Last, when neither a walk nor an index refers to the query.
       ended->report_end(now_ns);
     }
     if (!pass->second.empty()) {

@@ -387,26 +387,27 @@ TEST(Scan, ARowTooLargeForAMessageEndsItsQuery) {
 TEST(Scan, ReportsProgressAtTheRequestedInterval) {
   Fixture f(4'000);
   const Query query = all_keys();
-  QueryResult told(*f.schema, query), untold(*f.schema, query);
+  QueryResult with_progress(*f.schema, query), without_progress(*f.schema, query);
   ScanSpec spec = f.spec(query, Snapshot(Version(1)));
   spec.arrived_ns = 400;
-  ASSERT_TRUE(f.join(1, spec, untold).ok());
+  ASSERT_TRUE(f.join(1, spec, without_progress).ok());
   spec.progress_interval_ns = 100;
-  ASSERT_TRUE(f.join(2, spec, told).ok());
+  ASSERT_TRUE(f.join(2, spec, with_progress).ok());
   spec.pages.reset();
   size_t steps = 0;
   for (; f.scans.step(f.now, any_publication(), 4'000); ++steps) f.now += 30;
-  ASSERT_TRUE(told.ended() && untold.ended());
-  EXPECT_TRUE(untold.told.empty());
-  ASSERT_GT(told.told.size(), 5u);
-  EXPECT_LE(told.told.size(), steps * 30 / 100 + 1);
-  for (size_t i = 1; i < told.told.size(); ++i) EXPECT_GE(told.told[i].pages, told.told[i - 1].pages);
-  EXPECT_LT(told.told.front().pages, told.statistics.pages);
-  EXPECT_EQ(told.told.front().pages_total, told.statistics.pages_total);
-  EXPECT_EQ(told.statistics.pages, told.statistics.pages_total);
-  EXPECT_GT(told.statistics.busy_ns, 0u);
-  EXPECT_GT(told.statistics.queued_ns, 0u) << "it arrived before it joined";
-  EXPECT_GE(told.statistics.elapsed_ns, told.statistics.queued_ns);
+  ASSERT_TRUE(with_progress.ended() && without_progress.ended());
+  EXPECT_TRUE(without_progress.progress_reports.empty());
+  ASSERT_GT(with_progress.progress_reports.size(), 5u);
+  EXPECT_LE(with_progress.progress_reports.size(), steps * 30 / 100 + 1);
+  for (size_t i = 1; i < with_progress.progress_reports.size(); ++i)
+    EXPECT_GE(with_progress.progress_reports[i].pages, with_progress.progress_reports[i - 1].pages);
+  EXPECT_LT(with_progress.progress_reports.front().pages, with_progress.statistics.pages);
+  EXPECT_EQ(with_progress.progress_reports.front().pages_total, with_progress.statistics.pages_total);
+  EXPECT_EQ(with_progress.statistics.pages, with_progress.statistics.pages_total);
+  EXPECT_GT(with_progress.statistics.busy_ns, 0u);
+  EXPECT_GT(with_progress.statistics.queued_ns, 0u) << "it arrived before it joined";
+  EXPECT_GE(with_progress.statistics.elapsed_ns, with_progress.statistics.queued_ns);
 }
 
 // The time of shared work is divided among its queries: their sum is at most the busy time of the thread.

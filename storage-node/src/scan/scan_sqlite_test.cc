@@ -321,7 +321,7 @@ class SumsOfOneMeasure {
   const std::optional<uint16_t> at_, measure_;
 };
 
-TEST(ScanSqlite, SameAnswers) {
+TEST(ScanSqlite, SameResults) {
   testing::Random random(testing::test_seed(std::random_device()()));
   size_t rows = 0, queries = 0;
   for (int round = 0; round < 60; ++round) {

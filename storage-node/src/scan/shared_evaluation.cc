@@ -1,3 +1,5 @@
+// The evaluation of one block for all members of a walk: visible rows, interval indexes, then the other queries.
+// filter.cc evaluates predicates, interval_index.cc adds up ranges.
 #include "storage-node/src/scan/shared_evaluation.h"
 
 #include <algorithm>
@@ -49,6 +51,7 @@ void SharedEvaluation::build() {
   predicates_.clear();
   single_.clear();
   ranges_.clear();
+  // Step 1: resolve view and predicates of each query, and group the queries that an index can answer by field.
   std::map<uint16_t, std::vector<Plan>> by_field;
   for (const Member& member : members_) {
     Plan plan = {member, view_of(*member.query), predicates_.bind(member.query->selection())};
@@ -57,6 +60,7 @@ void SharedEvaluation::build() {
     std::vector<Plan>& plans = range ? by_field[range->range.field] : single_;
     (plans.size() < kMaxQueriesForIndex ? plans : single_).push_back(std::move(plan));
   }
+  // Step 2: make an index for each field with enough queries. The others are evaluated one by one.
   for (auto& [field, plans] : by_field) {
     if (plans.size() < kMinQueriesForIndex && !Env::buggify("node.scan.small_index")) {
       std::ranges::move(plans, std::back_inserter(single_));
@@ -113,6 +117,7 @@ void SharedEvaluation::compute_visible_rows(View& view, const Block& block) cons
 
 void SharedEvaluation::compute_visibility(const Block& block) {
   for (View& view : views_) {
+    // For most blocks the bounds of the block decide, without a look at single rows.
     const bool all = block.all_visible()                      ? true
                      : view.kind == TableKind::kTransactional ? block.max_from() <= view.snapshot->base().value &&
                                                                     block.min_to() > view.snapshot->high().value
@@ -156,6 +161,7 @@ void SharedEvaluation::evaluate(const Block& block, uint64_t number, const Entry
   values_.reset(block);
   predicates_.begin_block();
   compute_visibility(block);
+  // Queries of an index stay to the end of the page: they have no chunk that could fill.
   for (RangeGroup& ranges : ranges_) evaluate_ranges(ranges, number, next);
   size_t gone = 0;
   for (const Plan& plan : single_) {

@@ -1,3 +1,4 @@
+// The search with vector instructions of 32 bytes, which the base (x86-64-v3) has.
 #include "storage-node/src/scan/text_search.h"
 
 #include <array>
@@ -28,6 +29,8 @@ bool contains(std::string_view text, std::string_view piece) {
   if (piece.size() > text.size()) return false;
   const size_t places = text.size() - piece.size() + 1;
   const size_t last = piece.size() - 1;
+  // Each turn tests 32 places at once. Few of them have the first and the last byte of the piece, and memcmp()
+  // decides there.
   for (size_t at = 0; at < places; at += kPlaces) {
     const char* begin = text.data() + at;
     const char* end = begin + last;
@@ -39,6 +42,7 @@ bool contains(std::string_view text, std::string_view piece) {
       end = copies[1].data();
     }
     uint32_t hits = candidates(begin, end, piece.front(), piece.back());
+    // The copies are not initialised behind the rest of the text, so these places do not count.
     if (places - at < kPlaces) hits &= (uint32_t{1} << (places - at)) - 1;
     for (; hits != 0; hits &= hits - 1) {
       const size_t place = at + static_cast<size_t>(std::countr_zero(hits));

@@ -1,3 +1,4 @@
+// The loop of the background thread: steps while there is work, and pauses that double while there is none.
 #include "storage-node/src/server/background_thread.h"
 
 #include <algorithm>
@@ -82,6 +83,7 @@ void BackgroundThread::loop() {
 }
 
 bool BackgroundThread::step(ThreadContext& context) {
+  // Each kind of work gets one bounded step in each round, so none delays another for long.
   bool busy = compactor_.step(context, kEntriesPerStep);
   {
     const EpochGuard guard(context.epochs());
@@ -90,6 +92,7 @@ bool BackgroundThread::step(ThreadContext& context) {
     }
   }
   busy |= pool_.zero_step(kZeroBytesPerStep, pool_.pages() / kZeroedPart);
+  // The compactor and all frees wait for reclamation epochs to pass, so each round tries to begin the next one.
   epochs_.advance();
   busy |= context.epochs().collect(kFreesPerStep) == kFreesPerStep;
   return busy;

@@ -77,7 +77,7 @@ class CompactionShare {
   /// Returns whether the share is owed at this fill of the pool.
   bool enforced(double fill) const { return options_.share > 0 && fill > options_.watermark; }
   /// Returns the time for which network thread `number` sleeps now; 0: it does not. The thread calls it between
-  /// batches, after it has sent its answers.
+  /// batches, after it has sent its replies.
   uint64_t delay_ns(size_t number, double fill, uint64_t now_ns) const {
     if (!enforced(fill)) return 0;
     const uint64_t since = since_ns_.load(std::memory_order_relaxed);  // relaxed: as in record_step()

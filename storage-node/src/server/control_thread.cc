@@ -1,3 +1,5 @@
+// The connection to the commit manager: connect, drive the protocol, connect again, and react to a refusal.
+// manager_protocol.cc has the messages.
 #include "storage-node/src/server/control_thread.h"
 
 #include <algorithm>
@@ -43,7 +45,7 @@ Status ControlThread::start(const net::Address& manager, const NodeIdentity& ide
   if (answered && start_status_->ok()) return ok_status();
   Status status = answered ? *start_status_
                   : last_failure_.ok()
-                      ? Status(StatusCode::kTimeout, "no answer from the commit manager at " + manager.to_string() +
+                      ? Status(StatusCode::kTimeout, "no reply from the commit manager at " + manager.to_string() +
                                                          " within " + std::to_string(timeout_ns / 1'000'000) + " ms")
                       : last_failure_;
   lock.unlock();
@@ -68,6 +70,7 @@ void ControlThread::loop(const net::Address& manager, const NodeIdentity& identi
   // Relaxed: see stop().
   while (!stopping_.load(std::memory_order_relaxed)) {
     const uint64_t now_ns = Env::now_ns();
+    // One round: connect if that is due, advance the protocol, and poll until the next step is due.
     if (connection_ == nullptr && !replaced_ && now_ns >= connect_at_ns_) connect(manager, now_ns);
     const Result<bool> waiting = protocol_->step(now_ns);
     if (!waiting.ok() && connection_ != nullptr) connection_->close(waiting.status());
@@ -88,6 +91,7 @@ void ControlThread::connect(const net::Address& manager, uint64_t now_ns) {
   if (connecting.ok()) {
     connection_ = *connecting;
   } else if (connecting.code() == StatusCode::kInvalidArgument) {
+    // The address is wrong, and another attempt would fail too. All other errors may pass.
     complete_start(connecting.status());
   } else {
     const std::scoped_lock lock(mutex_);
@@ -148,6 +152,7 @@ Status ControlThread::handle_registration_failure(Status status) {
       handle_replaced(status);
       return status;
     case StatusCode::kWrongCluster: {
+      // A storage node without records has nothing to keep: its start fails.
       if (!was_registered_) break;
       const std::scoped_lock lock(mutex_);
       refusal_ = status.message();
@@ -159,6 +164,7 @@ Status ControlThread::handle_registration_failure(Status status) {
       if (was_registered_) return status;
       if (last_error_ != status.message()) log_info("not in service yet: " + std::string(status.message()));
       last_error_ = status.message();
+      // The commit manager waits for other storage nodes. start() returns kOk, because they may be started later.
       complete_start(ok_status());
       return status;
     default:

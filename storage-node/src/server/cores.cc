@@ -1,3 +1,4 @@
+// The parser of core lists, which checks each core against the affinity mask of the process.
 #include "storage-node/src/server/cores.h"
 
 #include <charconv>

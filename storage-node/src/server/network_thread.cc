@@ -1,3 +1,4 @@
+// The loop of a network thread: poll, deliver messages of other threads, throttle. executor.cc executes the requests.
 #include "storage-node/src/server/network_thread.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 namespace loam::storage {
 
-static_assert(net::kProtocolVersion == wire::kProtocolVersion,
+static_assert(net::kFramingVersion == wire::kProtocolVersion,
               "the handshake carries one number for framing and messages: raise both");
 
 namespace {
@@ -120,6 +121,7 @@ void NetworkThread::post(OutgoingMessage outgoing) {
     first = posted_.empty();
     posted_.push_back(std::move(outgoing));
   }
+  // One wake-up suffices, because the thread takes all messages at once.
   if (first) transport_->wake();
 }
 
@@ -131,11 +133,13 @@ void NetworkThread::loop() {
   executor_.store(executor_owner_.get(), std::memory_order_release);
   // Relaxed: see stop().
   while (!stopping_.load(std::memory_order_relaxed)) {
+    // poll() calls on_messages() for each frame. A round without events has time to free retired memory.
     const size_t events = transport_->poll(kIdlePollNs);
     deliver_posted();
     if (events == 0 && epoch_thread_->pending() > 0) epoch_thread_->collect(EpochThread::kFreesPerExit);
     throttle();
   }
+  // Shutdown: answer the requests that have arrived, end the scans of all peers, and close the connections.
   drain();
   for (auto& [id, peer] : peers_) {
     observer_->peer_disconnected(id);
@@ -149,6 +153,8 @@ void NetworkThread::throttle() {
   const uint64_t appends = executor_owner_->counters().appends.read();
   const uint64_t fresh = appends - std::exchange(appends_seen_, appends);
   const double fill = pool_.fill();
+  // delay_ns() of the write throttle runs in every round, because it drops its debt when memory is no longer short.
+  // Of the two delays the longer one suffices: compaction proceeds during the whole sleep.
   const bool enforced = share_.enforced(fill);
   const uint64_t paced_ns = write_throttle_.delay_ns(fresh, fill, enforced && share_.collecting());
   if (!enforced) return;
@@ -170,6 +176,7 @@ void NetworkThread::drain() {
 }
 
 void NetworkThread::deliver_posted() {
+  // Deliver outside of the lock, so that a post() of a scan thread waits for a swap at most.
   {
     const std::scoped_lock lock(mutex_);
     delivering_.swap(posted_);
@@ -187,6 +194,7 @@ void NetworkThread::deliver_posted() {
 }
 
 void NetworkThread::on_connected(net::Connection& connection) {
+  // The number of the thread is the rest of the id modulo `threads_`, so other threads find the outbox of a peer.
   const PeerId id = ++peers_made_ * threads_ + number_;
   auto peer = std::make_unique<ConnectionPeer>(id, connection);
   connection.set_context(peer.get());

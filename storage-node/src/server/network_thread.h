@@ -36,7 +36,7 @@ struct OutgoingMessage {
 /// Upper bound on the bytes of messages that wait for one peer that does not read. Beyond it the thread closes the
 /// connection with kOverloaded. Credits bound the messages of one scan to 16 MiB (kMaxScanCredits).
 inline constexpr size_t kMaxPeerQueueBytes = size_t{64} << 20;
-/// Upper bound on the time that a stopping network thread waits for its peers to read the last answers.
+/// Upper bound on the time that a stopping network thread waits for its peers to read the last replies.
 inline constexpr uint64_t kDrainNs = 1'000'000'000;
 
 /// Accepts messages of other threads for the peers of a network thread. Threads: any.
@@ -57,10 +57,10 @@ class PeerObserver {
 
 /// Runs one network thread of a storage node.
 ///
-/// Role: polls the transport and executes every batch of requests to its end. The thread blocks in poll() alone, and
-/// when it sleeps for the background thread while memory is short (compaction_share.h, write_throttle.h). Owner: the
-/// storage node. Life: run() starts the thread, stop() ends it. Threads: its own; any thread may call post(), stop()
-/// and the readers of counters.
+/// Role: polls the transport and executes every batch of requests to its end. The thread blocks in two places: in
+/// poll(), and in a sleep for the background thread while memory is short (compaction_share.h, write_throttle.h).
+/// Owner: the storage node. Life: run() starts the thread, stop() ends it. Threads: its own; any thread may call
+/// post(), stop() and the readers of counters.
 class NetworkThread : public net::Handler, public Outbox {
  public:
   /// `number` counts the network threads of the storage node from 0; it is also the thread's writer number at tables.
@@ -75,7 +75,7 @@ class NetworkThread : public net::Handler, public Outbox {
   void set_scans(ScanHandler& scans, PeerObserver& observer);
   /// Starts the thread. `core` binds the thread to one core.
   void run(std::optional<unsigned> core = {});
-  /// Answers the requests that were received, sends the answers for at most kDrainNs, closes the connections, and joins
+  /// Answers the requests that were received, sends the replies for at most kDrainNs, closes the connections, and joins
   /// the thread.
   void stop();
 
@@ -98,7 +98,7 @@ class NetworkThread : public net::Handler, public Outbox {
   class ConnectionPeer;
 
   void loop();
-  /// Executes and answers the requests that have arrived, until all answers are sent or kDrainNs is over.
+  /// Executes and answers the requests that have arrived, until all replies are sent or kDrainNs is over.
   void drain();
   /// Sleeps if CompactionShare or WriteThrottle demand it.
   void throttle();

@@ -77,7 +77,7 @@ class NetworkThreadTest : public NodeFixture, public PeerObserver {
       client.send(++sequence, write);
     }
     ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
-    // The thread sleeps after it has sent the answers and before it reads the next requests.
+    // The thread sleeps after it has sent the replies and before it reads the next requests.
     client.send(++sequence, wire::Read{Snapshot(Version(10)), {{kAccounts, Key(1)}}});
     ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
   }

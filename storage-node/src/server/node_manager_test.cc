@@ -154,7 +154,7 @@ class ClientConnection : public net::Handler {
     send(1, wire::Attach{SessionId(session), 1, Incarnation(7)});
     EXPECT_EQ(wait(1), Opcode::kAttachReply);
   }
-  /// Returns the opcode of the answer with this sequence; kError if none arrives.
+  /// Returns the opcode of the reply with this sequence; kError if none arrives.
   Opcode wait(uint64_t sequence) {
     EXPECT_TRUE(eventually([&] { return poll(), answers_.contains(sequence) || closed_.has_value(); }));
     return answers_.contains(sequence) ? answers_.at(sequence) : Opcode::kError;
@@ -392,7 +392,7 @@ TEST_F(NodeManagerTest, StopAnswersReceivedRequests) {
   EXPECT_EQ(client.wait(2), Opcode::kPlainReadReply);
   std::jthread stopping([&] { node->stop(); });
   EXPECT_TRUE(eventually([&] { return client.closed(); }));
-  EXPECT_EQ(client.answers(), 1 + kRequests) << "each has an answer, if only that the node stops";
+  EXPECT_EQ(client.answers(), 1 + kRequests) << "each has a reply, if only that the node stops";
 }
 
 }  // namespace

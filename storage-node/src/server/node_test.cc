@@ -7,7 +7,7 @@
 namespace loam::storage {
 namespace {
 
-/// A commit manager that accepts connections and sends scripted answers.
+/// A commit manager that accepts connections and sends scripted replies.
 class ScriptedManager : public net::Handler {
  public:
   ScriptedManager() : transport_(net::make_tcp_transport().value()) {

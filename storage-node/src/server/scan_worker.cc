@@ -1,3 +1,4 @@
+// The loop of a scan thread: commands of other threads, then one step of its scheduler under an epoch guard.
 #include "storage-node/src/server/scan_worker.h"
 
 #include <chrono>
@@ -61,6 +62,7 @@ void ScanWorker::loop(size_t number) {
     entries_.store(statistics.entries, std::memory_order_relaxed);  // relaxed: statistics
   }
   const uint64_t now_ns = Env::now_ns();
+  // Queries that are left end like queries of dropped tables: they unpin their pages.
   for (const TableId table : tables_) scheduler_.drop_table(table, now_ns);
 }
 
@@ -80,6 +82,7 @@ bool ScanWorker::step(EpochThread& thread, uint64_t now_ns) {
       ++table;
     }
   }
+  // A storage node without a lease may count as fenced, so its scans end too (R9, leases of storage nodes).
   if (!registry_.lease_holds(now_ns)) {
     Env::probe("node.scan.without_lease");
     scheduler_.cancel_all({StatusCode::kUnavailable, "scan: the storage node's lease has run out; try again"}, now_ns);

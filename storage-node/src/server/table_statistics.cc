@@ -1,3 +1,4 @@
+// The walk over the pages of all tables, in steps of a bounded number of pages.
 #include "storage-node/src/server/table_statistics.h"
 
 #include <algorithm>

@@ -16,13 +16,13 @@ namespace loam::storage {
 ///
 ///   delay of a write = kWriteNs · x / (1 − x)      x rises from 0 at the watermark to 1 at a full pool
 ///
-/// Owner and threads: a network thread. It sleeps for delay_ns() between batches, after it has sent its answers.
+/// Owner and threads: a network thread. It sleeps for delay_ns() between batches, after it has sent its replies.
 class WriteThrottle {
  public:
   /// `watermark`: the fill of the pool above which writes are delayed. Halfway to a full pool the delay is kWriteNs.
   explicit WriteThrottle(double watermark) : watermark_(watermark) {}
 
-  /// The approximate time that a network thread needs for a write: decoding, execution and answer.
+  /// The approximate time that a network thread needs for a write: decoding, execution and reply.
   static constexpr uint64_t kWriteNs = 1'000;
   /// Upper bound on the delay of a write, so that a full pool refuses writes and does not make them wait.
   static constexpr uint64_t kMaxWriteDelayNs = 20'000;

@@ -122,6 +122,8 @@ void execute(ThreadContext& thread, std::span<PointOperation> operations, const 
   LOAM_DCHECK(options.group >= 1 && options.group <= ExecuteOptions::kMaxGroup,
               "the node options bound the size of a group");
   Group staged;
+  // Operations run in their order. Stages 1 to 3 of a group change no record, so stage 4 decides each operation as if
+  // it ran alone.
   for (size_t at = 0; at < operations.size(); at += options.group) {
     const auto group = operations.subspan(at, std::min(options.group, operations.size() - at));
     look_up(thread, group, staged, options.prefetch);

@@ -41,6 +41,7 @@ WriteOutcome Table::plain_put_at(ThreadContext& thread, const Cursor& found, Ver
   for (;; chain.refresh()) {
     const Chain::NewestVersion newest = chain.newest();
     const Version present = newest.version();
+    // Only the exact version is replaced (R21). Version 0 stands for an absent record.
     if (present != expected) return give_up(StatusCode::kConflict, present);
     if (row.fields != nullptr && newest.entry == nullptr) return give_up(StatusCode::kNotFound, {});
     if (entry == nullptr) {
@@ -94,6 +95,7 @@ WriteOutcome Table::plain_remove_at(ThreadContext& thread, const Cursor& found, 
       return {StatusCode::kConflict, newest.version()};
     }
     Env::pause_point("node.plain_remove.found");
+    // The kill fails if another thread has replaced, removed or moved the version. The next round decides anew.
     if (!Chain::kill(newest.entry, newest.link)) {
       Env::probe("node.plain_remove.lost");
       continue;

@@ -37,6 +37,8 @@ Table::~Table() = default;
 
 void Table::kill_lost_entry(Counters& counters, Entry* entry) {
   Env::probe("node.write.lost_entry_killed");
+  // Before the reply: a scan would otherwise take the entry for a version once the transaction is complete (R19,
+  // order by key, version and sequence).
   Chain::kill_unlinked(entry);
   Page::of(entry)->add_garbage(*entry);
   counters.discarded_entries.add(1);

@@ -112,7 +112,7 @@ struct VersionWrite {
 /// Duties of the caller, which the session layer of the server fulfils:
 /// 1. The id of a transaction is higher than every version that its snapshot sees (R12, ids at begin). The table checks
 ///    this duty: kInvalidArgument.
-/// 2. revert(key, id) comes after the answers to all writes of (key, id) (R2, abort order; R7, fence barrier). A
+/// 2. revert(key, id) comes after the replies to all writes of (key, id) (R2, abort order; R7, fence barrier). A
 ///    repeated write or revert does not run at the same time as the original (R3, idempotent requests).
 /// 3. The newest publication covers the snapshot when the guard begins (R14, refusal of old snapshots).
 class Table {
@@ -179,8 +179,8 @@ class Table {
     return plain_remove_at(thread, index_->find(key), expected);
   }
 
-  // The operations above from a lookup that the caller has done. `found` stems from HashIndex::find() or confirm(), in
-  // the present guard, whether or not it found the key.
+  // These functions execute the operations above from a lookup that the caller has done. `found` stems from
+  // HashIndex::find() or confirm(), in the present guard, whether or not the lookup found the key.
 
   ReadOutcome get_at(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot);
   /// `speculative` is the entry that append_speculative() returned for this write, or null.

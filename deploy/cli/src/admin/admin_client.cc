@@ -1,3 +1,5 @@
+// Calls the gRPC services of the commit manager (ClusterAdmin) and of the storage nodes (NodeAdmin), and converts each
+// reply into JSON by reflection over its fields.
 #include "deploy/cli/src/admin/admin_client.h"
 
 #include <algorithm>
@@ -24,6 +26,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
 
+// A server that does not answer within this time counts as unreachable.
 constexpr uint64_t kAnswerWithinNs = 5'000'000'000;
 
 Json to_json(const Message& message);
@@ -84,6 +87,7 @@ Json rows_of(const admin::StatisticsTable& table) {
     int text = 0;
     for (const admin::StatisticsTable::Column& column : table.columns()) {
       const bool is_text = column.kind() == admin::TEXT;
+      // A row keeps its texts and its numbers in two lists, so each list has a position of its own.
       if (is_text ? text >= row.texts_size() : number >= row.numbers_size()) break;  // the server has another version
       if (is_text) {
         object[column.name()] = row.texts(text++);
@@ -110,6 +114,7 @@ Json to_json(const Message& message) {
       object[field->name()] = value_of(message, field, -1);
       continue;
     }
+    // Each Statistic carries its own name. It becomes a field of this object, not an element of a list.
     if (field->message_type() == admin::Statistic::descriptor()) {
       for (int k = 0; k < message.GetReflection()->FieldSize(message, field); ++k) {
         const Message& one = message.GetReflection()->GetRepeatedMessage(message, field, k);
@@ -131,6 +136,7 @@ template <class Service, class Request, class Reply>
 Result<Json> call(const std::string& address, const Request& request,
                   grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                   uint64_t timeout_ns = kAnswerWithinNs) {
+  // gRPC aborts the process if it cannot open a descriptor, so the check comes before every call.
   LOAM_RETURN_IF_ERROR(program::ensure_descriptors(program::kClientDescriptors));
   // Each call has a connection of its own, because a shared one waits for seconds after the server was unreachable
   // once.
@@ -145,6 +151,7 @@ Result<Json> call(const std::string& address, const Request& request,
   switch (status.error_code()) {
     case grpc::StatusCode::OK:
       break;
+    // The callers distinguish only these two refusals. Every other error counts as no reply.
     case grpc::StatusCode::INVALID_ARGUMENT:
       return Status(StatusCode::kInvalidArgument, status.error_message());
     case grpc::StatusCode::NOT_FOUND:
@@ -165,6 +172,8 @@ Result<Json> cluster_statistics(const std::string& admin_address) {
   LOAM_ASSIGN_OR_RETURN(result["manager"],
                         (call<manager::ClusterAdmin, manager::StatisticsRequest, manager::StatisticsReply>(
                             admin_address, {}, &manager::ClusterAdmin::Stub::Statistics)));
+  // The commit manager tells the addresses of the storage nodes; each live node is then asked for its own statistics.
+  // An unreachable node does not fail the call, because operators need the statistics of the others.
   LOAM_ASSIGN_OR_RETURN(result["nodes"], list_nodes(admin_address));
   for (Json& one : result["nodes"]) {
     const std::string address = one["admin_address"];

@@ -1,3 +1,5 @@
+// Chooses the ports of a cluster on this host, and writes and reads the folder that describes it. local_cluster.cc
+// starts the processes.
 #include "deploy/cli/src/cluster/cluster_folder.h"
 
 #include <algorithm>
@@ -25,6 +27,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint16_t kFirstPort = 7400;
 constexpr const char* kClusterFile = "cluster.json";
+// The folder in which the commit manager keeps its state and commit log (`data` in its template).
 constexpr const char* kStoredByManager = "commit-manager.data";
 
 Status cannot_write(const fs::path& path, const std::string& why) {
@@ -57,6 +60,8 @@ bool all_free(uint16_t base, unsigned members) {
 Result<uint16_t> free_base(unsigned members) {
   constexpr int kAttempts = 1'000;
   std::random_device device;
+  // The bases are multiples of 20, and a cluster needs at most 20 ports: 10 for data and 10 for administration. So two
+  // clusters with different bases share no port.
   std::uniform_int_distribution<int> choice(500, 1'590);  // times 20: 10,000 to 31,800
   for (int i = 0; i < kAttempts; ++i) {
     const auto base = static_cast<uint16_t>(choice(device) * 20);
@@ -114,12 +119,15 @@ Result<ClusterFolder> ClusterFolder::create(const FolderOptions& options) {
     return Status(StatusCode::kInvalidArgument, fmt::format("a cluster on one host has 1 to {} storage nodes, not {}",
                                                             kMaxLocalNodes, options.nodes));
   }
+  // Phase 1: choose the ports. Another program may bind one of them before the servers do. The server then fails to
+  // start, and its log names the port.
   uint16_t base = kFirstPort;
   if (options.free_ports) {
     LOAM_ASSIGN_OR_RETURN(base, free_base(options.nodes + 1));
   } else {
     LOAM_RETURN_IF_ERROR(check_ports(base, options.nodes + 1));
   }
+  // Phase 2: write the files.
   ClusterFolder folder;
   folder.directory_ = options.directory;
   folder.members_ = make_members(base, options.nodes);
@@ -131,6 +139,9 @@ Status ClusterFolder::write(const FolderOptions& options) const {
   std::error_code error;
   fs::create_directories(directory_, error);
   if (error) return cannot_write(directory_, error.message());
+  // The records of a cluster end with its processes. A commit manager with the earlier state would count the new
+  // storage nodes as lost: they have the addresses of the old ones and no records (R10, cluster identity and
+  // incarnations).
   fs::remove_all(directory_ / kStoredByManager, error);
   Json description = Json::object();
   for (const Member& member : members_) {
@@ -150,8 +161,10 @@ Status ClusterFolder::write(const FolderOptions& options) const {
       set_toml_value(config, setting);
     }
     LOAM_RETURN_IF_ERROR(write_file(config_file(member), config));
+    // Without a pid file the process counts as down, not as dead.
     fs::remove(pid_file(member), error);
   }
+  // cluster.json comes last: if a write before it fails, open() finds the earlier description or none.
   return write_file(directory_ / kClusterFile, description.dump(2) + "\n");
 }
 
@@ -177,6 +190,7 @@ Result<ClusterFolder> ClusterFolder::open(const fs::path& directory) {
       if (!one.contains(key) || !one[key].is_string()) return malformed;
     }
     const bool is_manager = one["role"] == "commit-manager";
+    // The commit manager must be the first member, and there must be only one: manager() relies on it.
     if (is_manager != folder.members_.empty()) return malformed;
     folder.members_.push_back(
         {one["name"], is_manager ? Role::kCommitManager : Role::kStorageNode, one["address"], one["admin_address"]});
@@ -216,8 +230,10 @@ uint16_t port_of(std::string_view address) {
 
 bool port_is_free(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // Without a descriptor the answer is not known. The server itself reports a port that is in use.
   if (fd < 0) return true;
   const int on = 1;
+  // With this option connections in TIME_WAIT, which a server that has just ended leaves, do not count as a use.
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -233,6 +249,7 @@ std::string substitute(std::string_view text, const std::vector<Setting>& places
   while (!text.empty()) {
     const size_t begin = text.find('{');
     const size_t end = text.find('}', begin);
+    // find() from npos finds nothing either, so this also ends the loop if there is no opening brace.
     if (end == std::string_view::npos) break;
     const std::string_view name = text.substr(begin + 1, end - begin - 1);
     const auto place =

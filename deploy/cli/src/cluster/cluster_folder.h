@@ -14,8 +14,7 @@
 namespace loam::cli {
 
 /// Upper bound on the storage nodes of a cluster on one host. They use the fixed ports 7401 to 7409 for data and 7411
-/// to
-/// 7419 for administration.
+/// to 7419 for administration.
 inline constexpr unsigned kMaxLocalNodes = 9;
 /// The port of a server's administration is its data port plus this offset, so `loam` derives one from the other.
 inline constexpr uint16_t kAdminPortOffset = 10;

@@ -36,8 +36,8 @@ TEST_F(ClusterFolderTest, OpenReadsWhatCreateWrote) {
   options_.nodes = 3;
   options_.memory = "64MiB";
   options_.node_settings = {{"scan-threads", "2"}};
-  auto made = ClusterFolder::create(options_);
-  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  auto created = ClusterFolder::create(options_);
+  ASSERT_TRUE(created.ok()) << created.status().to_string();
   auto read = ClusterFolder::open(options_.directory);
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   ASSERT_EQ(read->members().size(), 4u);
@@ -46,8 +46,8 @@ TEST_F(ClusterFolderTest, OpenReadsWhatCreateWrote) {
   std::set<uint16_t> ports;
   for (size_t i = 0; i < 4; ++i) {
     const Member& member = read->members()[i];
-    EXPECT_EQ(member.name, made->members()[i].name);
-    EXPECT_EQ(member.address, made->members()[i].address);
+    EXPECT_EQ(member.name, created->members()[i].name);
+    EXPECT_EQ(member.address, created->members()[i].address);
     EXPECT_EQ(port_of(member.admin_address), port_of(member.address) + kAdminPortOffset);
     ports.insert({port_of(member.address), port_of(member.admin_address)});
     EXPECT_EQ(text_of(read->config_file(member)).find('{'), std::string::npos) << text_of(read->config_file(member));

@@ -1,3 +1,5 @@
+// Starts and ends the server processes by their pid files (process.h), and asks them for their state through their
+// administration (admin_client.h).
 #include "deploy/cli/src/cluster/local_cluster.h"
 
 #include <algorithm>
@@ -34,13 +36,15 @@ bool has_lost_records(const Member& node, const Member& manager) {
 }
 
 // Asks a running process for its state. A process that does not answer within kHealthWithinNs counts as kStarting.
-MemberState ask(const Member& member, const Member& manager) {
+MemberState fetch_state(const Member& member, const Member& manager) {
   if (member.role == Role::kCommitManager) {
     const auto health = manager_health(member.admin_address, kHealthWithinNs);
     return health.ok() && health->value("ready", false) ? MemberState::kReady : MemberState::kStarting;
   }
   const auto health = node_health(member.admin_address, kHealthWithinNs);
   if (!health.ok() || health->value("node", uint64_t{0}) == 0) return MemberState::kStarting;
+  // A node that has registered but does not serve either waits for the other nodes or has lost its records. The list
+  // of the commit manager says which (R10, cluster identity and incarnations).
   if (health->value("in_service", false)) return MemberState::kReady;
   return has_lost_records(member, manager) ? MemberState::kLost : MemberState::kRegistered;
 }
@@ -88,11 +92,13 @@ Result<fs::path> find_program(std::string_view name) {
 
 Status LocalCluster::start(const Member& member) {
   LOAM_ASSIGN_OR_RETURN(const fs::path program, find_program(member.program()));
+  // A server that finds its port in use ends at once. The check gives a better message than the log of that server.
   for (const std::string& address : {member.address, member.admin_address}) {
     if (port_is_free(port_of(address))) continue;
     return Status(StatusCode::kUnavailable,
                   fmt::format("{} cannot start: {} is in use by another program", member.name, address));
   }
+  // Remembers the size of the log, so that messages show the lines of this start only.
   const fs::path log = folder_.log_file(member);
   std::error_code error;
   const uint64_t size = fs::file_size(log, error);
@@ -103,6 +109,7 @@ Status LocalCluster::start(const Member& member) {
 
 Status LocalCluster::wait_for(const std::vector<std::string>& names, MemberState state, uint64_t timeout_ns,
                               const std::function<void(const std::vector<std::string>&)>& waiting) {
+  // `missing` holds the members that have not reached the state. A member that has reached it is not asked again.
   std::vector<Member> missing;
   for (const Member& member : folder_.members()) {
     if (names.empty() || std::find(names.begin(), names.end(), member.name) != names.end()) missing.push_back(member);
@@ -117,6 +124,7 @@ Status LocalCluster::wait_for(const std::vector<std::string>& names, MemberState
         member = missing.erase(member);
         continue;
       }
+      // The process has ended, so it will never reach the state.
       if (now.pid == 0) return ended_at_start(*member);
       waited_for.push_back(member->name);
       ++member;
@@ -160,6 +168,7 @@ StopOutcome LocalCluster::stop(const Member& member, uint64_t grace_period_ns) {
   const auto process = read_pid_file(folder_.pid_file(member));
   const StopOutcome ending = process ? stop_process(*process, grace_period_ns) : StopOutcome::kNotRunning;
   std::error_code error;
+  // The member is kDown from now on. kill() leaves the pid file, so that a killed member is kDead.
   fs::remove(folder_.pid_file(member), error);
   return ending;
 }
@@ -179,6 +188,8 @@ MemberStatus LocalCluster::status(const Member& member, bool health) const {
   MemberStatus status{member, MemberState::kDown, 0, 0, folder_.log_file(member).string()};
   const auto process = read_pid_file(folder_.pid_file(member));
   if (!process) return status;
+  // The pid file alone proves nothing: the process may have ended, and another process may have its pid.
+  // process_state() compares the start time, too.
   const ProcessState life = process_state(*process);
   if (life == ProcessState::kExited) {
     status.state = MemberState::kDead;
@@ -187,7 +198,7 @@ MemberStatus LocalCluster::status(const Member& member, bool health) const {
   status.pid = process->pid;
   status.uptime_ns = uptime_ns(*process);
   status.state = life == ProcessState::kPaused ? MemberState::kPaused
-                 : health                      ? ask(member, folder_.manager())
+                 : health                      ? fetch_state(member, folder_.manager())
                                                : MemberState::kStarting;
   return status;
 }
@@ -207,6 +218,7 @@ Result<FolderLock> FolderLock::acquire(const fs::path& directory) {
     return Status(StatusCode::kInternal,
                   fmt::format("cannot write {}: {}; --dir names another folder", path.string(), std::strerror(errno)));
   }
+  // The kernel releases the lock when the process ends, even by SIGKILL, so a lock never stays behind.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
     return Status(

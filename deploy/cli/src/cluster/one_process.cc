@@ -1,3 +1,5 @@
+// Starts both servers of OneProcessCluster, the commit manager first, because the storage node registers with it at
+// its start.
 #include "deploy/cli/src/cluster/one_process.h"
 
 #include <utility>
@@ -37,10 +39,12 @@ OneProcessOptions OneProcessOptions::on_free_ports() {
 }
 
 Result<std::unique_ptr<OneProcessCluster>> OneProcessCluster::start(OneProcessOptions options) {
+  // Phase 1: the checks, which are cheap and give better messages than a failed start.
   if (Status status = options.node.check(); !status.ok()) return with_component("storage node", status);
   if (Status status = check_memory(options.node.memory_bytes); !status.ok())
     return with_component("storage node", status);
   LOAM_RETURN_IF_ERROR(program::ensure_descriptors(2 * program::kServerDescriptors));
+  // Phase 2: the servers. If the second one fails, the destructor of `cluster` stops the first.
   std::unique_ptr<OneProcessCluster> cluster(new OneProcessCluster());
   auto manager = commit::CommitManager::start(options.manager);
   if (!manager.ok()) return with_component("commit manager", manager.status());
@@ -55,6 +59,7 @@ Result<std::unique_ptr<OneProcessCluster>> OneProcessCluster::start(OneProcessOp
 OneProcessCluster::~OneProcessCluster() { stop(); }
 
 void OneProcessCluster::stop() {
+  // The storage node ends first, so that it can still talk to the commit manager while it stops.
   if (node_) node_->stop();
   if (manager_) manager_->stop();
 }

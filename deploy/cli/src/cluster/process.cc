@@ -1,3 +1,5 @@
+// Identifies processes by pid and start time in /proc/PID/stat, because the kernel reuses pids. Starts them by
+// posix_spawn().
 #include "deploy/cli/src/cluster/process.h"
 
 #include <algorithm>
@@ -70,10 +72,13 @@ class SpawnPlan {
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
   void fill(int log) {
+    // The process must not hold a terminal or a pipe of this program open: a reader of such a pipe would wait until
+    // the server ends.
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions_, log, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions_, log, STDERR_FILENO);
     posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
+    // The process must not inherit blocked or ignored signals, because it is ended by SIGTERM.
     sigset_t all;
     sigset_t none;
     sigfillset(&all);
@@ -115,10 +120,13 @@ Result<ProcessId> launch(const ProcessSpec& launch) {
 }
 
 ProcessState process_state(const ProcessId& process) {
+  // A pid of 0 or below addresses process groups in kill(). A damaged pid file must never lead to that.
   if (process.pid <= 0) return ProcessState::kExited;
+  // Step 1: reap the process if it is a child that has ended. waitpid() fails for every other process.
   const pid_t waited = waitpid(process.pid, nullptr, WNOHANG);
   if (waited == process.pid) return ProcessState::kExited;
   const bool child = waited == 0;
+  // Step 2: compare the start time. A different one means that the pid belongs to a later process.
   const auto stat = read_stat(process.pid);
   if (!stat || stat->start_ticks != process.start_ticks) return ProcessState::kExited;
   // The first thread may be dead while others still hold files and ports. The process cannot be reaped in that state.
@@ -132,11 +140,14 @@ uint64_t uptime_ns(const ProcessId& process) {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
   const uint64_t now_ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  // Both times count from the boot of the host and include the time in suspend.
   const uint64_t start_ns = process.start_ticks * (1'000'000'000 / static_cast<uint64_t>(sysconf(_SC_CLK_TCK)));
   return now_ns > start_ns ? now_ns - start_ns : 0;
 }
 
 bool send_signal(const ProcessId& process, int signal) {
+  // Between check and signal the process may end and its pid may be used again. That needs a full cycle of pids within
+  // microseconds.
   return process_state(process) != ProcessState::kExited && kill(process.pid, signal) == 0;
 }
 

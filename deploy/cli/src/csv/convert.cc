@@ -1,3 +1,5 @@
+// Inference of a schema (SchemaInference) and conversion of rows (RowConverter). reader.cc splits the text into
+// fields.
 #include "deploy/cli/src/csv/convert.h"
 
 #include <algorithm>
@@ -54,6 +56,7 @@ std::optional<Number> parse_number(std::string_view text) {
 std::string shorten(std::string_view text) {
   constexpr size_t kShown = 40;
   const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u; };
+  // Cuts before a character of several bytes, not inside it.
   size_t shown = std::min(text.size(), kShown);
   while (shown < text.size() && shown > 0 && continues(shown)) --shown;
   std::string result(text.substr(0, shown));
@@ -89,6 +92,7 @@ SchemaInference::SchemaInference(std::vector<std::string> names, NullWords nulls
 }
 
 void SchemaInference::widen(Column& column, std::string_view text) {
+  // Types only widen, and text is the widest.
   if (column.kind == Kind::kText) return;
   if (is_whole_number(text)) {
     const std::optional<int64_t> value = parse_number<int64_t>(text);
@@ -105,6 +109,8 @@ void SchemaInference::widen(Column& column, std::string_view text) {
   } else {
     column.kind = Kind::kText;
   }
+  // float64 would change whole numbers beyond 2^53, so a column that has such a number and a decimal number becomes
+  // text.
   if (column.kind == Kind::kFloat64 && column.beyond_double) column.kind = Kind::kText;
 }
 
@@ -124,6 +130,8 @@ Result<Schema> SchemaInference::schema(bool whole) const {
   std::vector<Field> fields;
   for (const Column& column : columns_) {
     if (!column.is_field) continue;
+    // After a sample a later row may have NULL or a larger number, so the fields are nullable and integers are 64 bits
+    // wide.
     Field field{column.name, FieldType::kText, column.nullable || !whole};
     if (column.kind == Kind::kInt32) field.type = whole ? FieldType::kInt32 : FieldType::kInt64;
     if (column.kind == Kind::kInt64) field.type = FieldType::kInt64;
@@ -157,15 +165,16 @@ Result<std::vector<std::string>> header_names(const CsvRow& header) {
 Result<RowConverter> RowConverter::make(const Schema& schema, const std::vector<std::string>& header,
                                         const std::optional<std::string>& key_column, NullWords nulls) {
   RowConverter converter(schema, std::move(nulls));
-  std::vector<bool> given(schema.size(), false);
+  std::vector<bool> has_column(schema.size(), false);
   bool has_key = false;
+  // Each column must be a field, the key, or both.
   for (const std::string& name : header) {
     Column column{name, schema.find(name), key_column == name};
     if (!column.field && !column.is_key) {
       return Status(StatusCode::kMalformed, fmt::format("line 1: the table has no field for the column {}; it has {}",
                                                         name, schema.to_string()));
     }
-    if (column.field) given[*column.field] = true;
+    if (column.field) has_column[*column.field] = true;
     has_key |= column.is_key;
     converter.columns_.push_back(std::move(column));
   }
@@ -174,8 +183,9 @@ Result<RowConverter> RowConverter::make(const Schema& schema, const std::vector<
                                                       "there are {}",
                                                       *key_column, fmt::join(header, ", ")));
   }
+  // A field without a column becomes NULL in every row, so it must be nullable.
   for (size_t i = 0; i < schema.size(); ++i) {
-    if (!given[i] && !schema.field(i).nullable) {
+    if (!has_column[i] && !schema.field(i).nullable) {
       return Status(StatusCode::kMalformed, fmt::format("line 1: there is no column for the field {}, which cannot be "
                                                         "NULL",
                                                         schema.field(i).name));
@@ -186,6 +196,7 @@ Result<RowConverter> RowConverter::make(const Schema& schema, const std::vector<
 
 Result<RowConverter::Record> RowConverter::convert(const CsvRow& row) {
   if (row.fields.size() != columns_.size()) {
+    // The message points to the first field too many, or to the last field if there are too few.
     const CsvField& last = row.fields.size() > columns_.size() ? row.fields[columns_.size()] : row.fields.back();
     return Status(StatusCode::kMalformed,
                   fmt::format("line {}, column {}: {} field{} where the header has {}", last.line, last.column,
@@ -264,6 +275,7 @@ Status RowConverter::set_number(const CsvField& text, uint16_t index) {
     default:
       if (auto value = parse_number<double>(text.text)) return builder_.set_float64(index, *value);
   }
+  // Distinguishes a number that is too large from a text that is no number, because the remedies differ.
   const bool out_of_range = is_integer(field.type) && is_whole_number(text.text);
   return field_error(text, field.name,
                      out_of_range ? fmt::format("{} does not fit {}", shorten(text.text), to_string(field.type))

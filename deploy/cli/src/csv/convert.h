@@ -39,8 +39,9 @@ class SchemaInference {
   /// Takes a row into account. Ignores a row whose number of fields differs from the header; the import reports it.
   void add(const CsvRow& row);
   uint64_t rows() const { return rows_; }
-  /// The inferred schema. `whole` says that add() saw every row of the input; after a sample, whole numbers become
-  /// int64 and every field nullable. kInvalidArgument: names that a schema cannot have, or too many fields.
+  /// The inferred schema. `whole` says that add() saw every row of the input. Otherwise whole numbers become
+  /// int64 and every field becomes nullable, so that later rows fit. kInvalidArgument: names that a schema cannot have,
+  /// or too many fields.
   Result<Schema> schema(bool whole) const;
 
  private:

@@ -1,3 +1,5 @@
+// Recognises other encodings and file formats by their first bytes. Each result names the command that converts the
+// content.
 #include "deploy/cli/src/csv/encoding.h"
 
 #include <algorithm>
@@ -56,6 +58,7 @@ std::string_view first_member(std::string_view archive) {
 
 ContentConversion zip(std::string_view archive) {
   const std::string_view member = first_member(archive);
+  // These names begin the archives of Office Open XML and OpenDocument.
   for (const std::string_view name : {"[Content_Types].xml", "_rels/", "docProps/", "xl/", "mimetype"}) {
     if (!member.starts_with(name)) continue;
     return make_conversion("a spreadsheet", "", "", "save it as CSV in UTF-8 with a spreadsheet program");

@@ -1,3 +1,5 @@
+// The parser keeps the present row in one buffer, and its fields as offsets (spans_) into it. refill() may move the
+// buffer, so views are made only when the row is complete.
 #include "deploy/cli/src/csv/reader.h"
 
 #include <algorithm>
@@ -37,6 +39,7 @@ bool CsvReader::refill() {
 }
 
 bool CsvReader::available(size_t at) {
+  // refill() moves position_, so the loop compares a distance, which stays valid.
   const size_t ahead = at - position_;
   while (position_ + ahead >= filled_) {
     if (!refill()) return false;
@@ -70,6 +73,8 @@ void CsvReader::skip_line() {
   }
 }
 
+// Returns the state after the character `c`, which does not end a line. A quote after a closing quote stands for one
+// quote of the text, so the field continues.
 CsvReader::ParseState CsvReader::next_state(ParseState state, char c, char delimiter) {
   if (state == ParseState::kQuoted) return c == '"' ? ParseState::kAfterQuote : ParseState::kQuoted;
   if (c == '"' && state != ParseState::kPlain)
@@ -77,7 +82,12 @@ CsvReader::ParseState CsvReader::next_state(ParseState state, char c, char delim
   return c == delimiter ? ParseState::kFieldStart : ParseState::kPlain;
 }
 
+// Skips the rest of a bad row: up to the first line end that is not inside quotes. A quote that the input never closes
+// would swallow the rest of the input, so the reader keeps the bytes from the last opening quote on, up to
+// kMaxQuoteSearchBytes. If the input ends inside the quotes, it returns to that quote and continues at the line after
+// it.
 void CsvReader::skip_row() {
+  // Phase 1: if the error arose inside quotes, keep the bytes from their opening quote on.
   ParseState state = error_state_;
   uint64_t quote_line = line_;
   bool can_go_back = true;
@@ -86,6 +96,7 @@ void CsvReader::skip_row() {
     quote_line = spans_.back().line;
   }
   spans_.clear();
+  // Phase 2: skip to the end of the row.
   for (;;) {
     const bool quoted = state == ParseState::kQuoted || state == ParseState::kAfterQuote;
     if (quoted && position_ - row_begin_ > kMaxQuoteSearchBytes) can_go_back = false;
@@ -105,6 +116,7 @@ void CsvReader::skip_row() {
       can_go_back = true;
     }
   }
+  // Phase 3: the input has ended. If it ended inside quotes, go back to the quote and skip only its line.
   quote_left_open_ = state == ParseState::kQuoted;
   if (!quote_left_open_ || !can_go_back || !source_status_.ok()) return;
   position_ = line_begin_ = row_begin_;
@@ -118,9 +130,12 @@ Status CsvReader::parse_quoted() {
   ++position_;
   Span span{position_, position_, true, false, line, at_column};
   spans_.push_back(span);  // so that refill() moves it along
+  // The limit on the bytes of a row also bounds the search for the closing quote, so a missing quote cannot make the
+  // buffer grow without bound.
   for (;;) {
     if (!available(position_) || position_ - row_begin_ > kMaxCsvRowBytes) {
       error_state_ = ParseState::kQuoted;
+      // There are more bytes, so the limit ended the search, not the end of the input.
       if (position_ < filled_) {
         return error(line, at_column,
                      fmt::format("the quote that opens here is not closed within {} bytes", kMaxCsvRowBytes));
@@ -171,6 +186,7 @@ Status CsvReader::parse_plain() {
 
 Status CsvReader::end_field() {
   ended_row_ = true;
+  // A row that ends with the input instead of a line end may be truncated; the caller decides.
   row_was_whole_ = available(position_);
   if (!row_was_whole_) return ok_status();
   char c = buffer_[position_];
@@ -202,6 +218,7 @@ Status CsvReader::parse_field() {
 }
 
 void CsvReader::materialise(CsvRow& row) {
+  // Most fields are views into the buffer. Only fields with doubled quotes are copied.
   size_t escaped = 0;
   for (const Span& span : spans_) escaped += span.has_escapes ? span.end - span.begin : 0;
   unescaped_.clear();
@@ -236,6 +253,7 @@ Result<bool> CsvReader::next(CsvRow& row) {
   error_state_ = ParseState::kPlain;
   Status status;
   while (status.ok() && !ended_row_) status = parse_field();
+  // An error of the source has precedence, because it may have cut the row short and so caused the error of the row.
   if (!source_status_.ok()) return source_status_;
   if (!status.ok()) {
     skip_row();

@@ -1,3 +1,4 @@
+// Parses the beginning of the text once with each possible delimiter and compares the numbers of columns.
 #include "deploy/cli/src/csv/sniff.h"
 
 #include "deploy/cli/src/csv/reader.h"
@@ -25,6 +26,7 @@ Reading read_with(std::string_view text, char delimiter, bool whole) {
     const auto more = reader.next(row);
     if (!more.ok()) {
       if (!whole && reader.quote_left_open()) break;  // the quote ends after the end of `text`
+      // An error in the header means that this delimiter does not fit.
       if (reading.columns == 0) break;
       ++reading.rows;
       continue;
@@ -53,6 +55,8 @@ SniffedDelimiter sniff_delimiter(std::string_view beginning, bool whole) {
     if (reading.fits()) fitting += delimiter;
     if (reading.columns > 1) possible += delimiter;
   }
+  // The comma has precedence. Another delimiter is chosen only if it is the only one that fits; otherwise the result
+  // lists the candidates, so that the import can tell the user.
   if (comma.fits()) return {kSniffedDelimiters[0], fitting};
   if (fitting.size() == 1) return {fitting[0], ""};
   if (!fitting.empty()) return {kSniffedDelimiters[0], fitting};

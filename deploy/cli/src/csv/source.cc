@@ -1,3 +1,5 @@
+// The byte sources of the reader: a descriptor, gzip over another source, a text, and a text before another source.
+// open_source() combines them.
 #include "deploy/cli/src/csv/source.h"
 
 #include <algorithm>
@@ -61,12 +63,14 @@ class DescriptorSource final : public ByteSource {
         LOAM_RETURN_IF_ERROR(waiting_->on_deadline());
         continue;
       }
+      // poll() ignores a negative descriptor, so without `stop` it waits for the input alone.
       std::array<pollfd, 2> polled = {
           pollfd{descriptor_, POLLIN, 0},
           pollfd{waiting_ == nullptr ? -1 : waiting_->stop, POLLIN, 0},
       };
       const int ready = poll(polled.data(), polled.size(), deadline_ns == 0 ? -1 : milliseconds(deadline_ns - now_ns));
       if (polled[1].revents != 0) return {StatusCode::kCancelled, fmt::format("reading {} was interrupted", name_)};
+      // An error of poll() also ends the wait: read() then blocks or reports the cause.
       if (polled[0].revents != 0 || (ready < 0 && errno != EINTR)) return ok_status();
     }
   }
@@ -120,12 +124,14 @@ class GzipSource final : public ByteSource {
       stream_.avail_in = static_cast<unsigned>(got);
       if (ended_) return ok_status();
     }
+    // Between members: the next byte must begin another member. Everything else is padding.
     if (!in_member_ && *stream_.next_in != static_cast<Bytef>(kGzipMagic[0])) {
       ended_ = true;
       return ok_status();
     }
     in_member_ = true;
     const int code = inflate(&stream_, Z_NO_FLUSH);
+    // The end of a member. The file may have another one.
     if (code == Z_STREAM_END) {
       in_member_ = false;
       inflateReset(&stream_);
@@ -175,6 +181,7 @@ class PrependedSource final : public ByteSource {
     at_ += count;
     return count;
   }
+  // The bytes of the text were read from `rest_` before, so `rest_` has counted them.
   uint64_t consumed_bytes() const override { return rest_->consumed_bytes(); }
   uint64_t total_bytes() const override { return rest_->total_bytes(); }
   const std::string& name() const override { return rest_->name(); }
@@ -208,6 +215,8 @@ Result<std::unique_ptr<ByteSource>> open_source(const std::string& path, const W
   const uint64_t total = S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : 0;
   std::unique_ptr<ByteSource> source = std::make_unique<DescriptorSource>(descriptor, name, total, waiting);
 
+  // Reads the first bytes to recognise gzip, and then puts them back before the rest, because a pipe cannot be read
+  // twice.
   std::string head(kGzipBufferBytes, '\0');
   size_t filled = 0;
   while (filled < kGzipMagic.size()) {

@@ -1,3 +1,5 @@
+// The checks of `loam doctor`. Each function reads one property from /proc, /sys or the system and returns a finding.
+// The subcommand in deploy/cli/src/doctor.cc prints them.
 #include "deploy/cli/src/host/doctor.h"
 
 #include <algorithm>
@@ -82,6 +84,8 @@ Finding processor(const DoctorOptions& options) {
   const std::vector<std::string> flags{std::istream_iterator<std::string>(words), {}};
   const auto has = [&](std::string_view flag) { return std::find(flags.begin(), flags.end(), flag) != flags.end(); };
   std::string missing;
+  // cx16 is the double-width compare-and-swap. The others are the extensions that x86-64-v3 adds and the compiler
+  // uses.
   for (const char* flag : {"cx16", "avx2", "bmi1", "bmi2", "fma", "movbe", "f16c", "abm"}) {
     if (!has(flag)) missing += (missing.empty() ? "" : ", ") + std::string(flag);
   }
@@ -119,6 +123,7 @@ Finding huge_pages(const DoctorOptions& options) {
           "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
 }
 
+// A low limit is a warning, because only the RDMA transport locks memory.
 Finding locked_memory(const DoctorOptions& options) {
   if (options.locked_limit >= kUsefulLockedBytes) {
     return {"locked memory", CheckResult::kOk,
@@ -154,6 +159,7 @@ Finding overcommit(const DoctorOptions& options) {
   const std::string path = options.root + "/proc/sys/vm/overcommit_memory";
   const auto mode = read_number(path);
   if (!mode) return unknown("overcommit", path);
+  // In this mode the kernel counts address space that is reserved but not used, such as the stacks of fibers.
   if (*mode == 2) {
     return {"overcommit", CheckResult::kWarning, "the kernel counts reserved memory as used (vm.overcommit_memory = 2)",
             "as root: sysctl -w vm.overcommit_memory=0, or leave room for fiber stacks"};
@@ -166,6 +172,7 @@ Finding clock_source(const DoctorOptions& options) {
   auto text = read_file(path);
   if (!text) return unknown("clock", path);
   while (!text->empty() && text->back() == '\n') text->pop_back();
+  // The process reads these clocks in user space. The others cost a system call for each read.
   const std::vector<std::string> fast = {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page"};
   if (std::find(fast.begin(), fast.end(), *text) != fast.end()) {
     return {"clock", CheckResult::kOk, fmt::format("{} is read without a system call", *text), ""};
@@ -187,6 +194,7 @@ Finding port(uint16_t number) {
   const std::string topic = fmt::format("port {}", number);
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return {topic, CheckResult::kError, std::strerror(errno), "allow this user to open sockets"};
+  // With SO_REUSEADDR connections in TIME_WAIT do not count as a use, as for the servers themselves.
   const int on = 1;
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};

@@ -1,3 +1,5 @@
+// Two ways to notice SIGINT and SIGTERM: a handler that sets a flag (catch_interrupts()), and blocked signals that one
+// thread waits for (block_interrupts()).
 #include "deploy/cli/src/host/interrupt.h"
 
 #include <atomic>
@@ -17,10 +19,12 @@ std::atomic<bool> caught{false};
 int wake = -1;
 
 void note(int signal) {
+  // The handler uses only functions that are safe in a signal handler, and restores errno for the interrupted code.
   const int error = errno;
   caught.store(true, std::memory_order_relaxed);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake, &one, sizeof one);
+  // From now on this signal has its default action, so a second one ends the program.
   std::signal(signal, SIG_DFL);
   errno = error;
 }
@@ -36,6 +40,7 @@ sigset_t both() {
 }  // namespace
 
 void catch_interrupts() {
+  // Non-blocking, because the handler must never wait.
   if (wake < 0) wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::signal(SIGINT, note);
   std::signal(SIGTERM, note);

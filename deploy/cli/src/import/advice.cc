@@ -1,3 +1,5 @@
+// Builds the commands that an import prints. The command line comes from the parser (shell/command_line.h), so it
+// keeps all options of this run.
 #include "deploy/cli/src/import/advice.h"
 
 #include <vector>
@@ -19,6 +21,8 @@ std::string convert_and_import(const ImportOptions& options, const ContentConver
 }
 
 std::vector<OptionValues> rest_of(const ImportOptions& options, const ImportReport& report) {
+  // Repeats the choices of this run that a later run could make differently: the delimiter that was derived, and the
+  // fields that fit all rows read so far.
   std::vector<OptionValues> instead = {{"--lines", report.remaining.texts()}};
   if (!options.delimiter) instead.push_back({"--delimiter", {delimiter_text(report.delimiter)}});
   if (report.dropped_table) instead.push_back({"--schema", {report.wider_schema}});

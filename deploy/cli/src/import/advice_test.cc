@@ -105,9 +105,9 @@ TEST(ResumeImport, NamesTheLinesThatAreLeftAndTheDelimiter) {
   ImportOptions options;
   options.table = "t";
   options.path = "f";
-  std::vector<OptionValues> told;
+  std::vector<OptionValues> used_options;
   options.command = [&](std::span<const OptionValues> instead) {
-    told.assign(instead.begin(), instead.end());
+    used_options.assign(instead.begin(), instead.end());
     return "the command";
   };
   ImportReport report;
@@ -116,12 +116,12 @@ TEST(ResumeImport, NamesTheLinesThatAreLeftAndTheDelimiter) {
   report.remaining.add({9, LineRange::kOpen});
   report.delimiter = '\t';
   EXPECT_EQ(resume_text(options, report), "loam: to go on, correct the cause and run: the command\n");
-  ASSERT_EQ(told.size(), 2u);
-  EXPECT_EQ(told[0].values, (std::vector<std::string>{"7", "9-"}));
-  EXPECT_EQ(told[1].values, (std::vector<std::string>{"\\t"}));
+  ASSERT_EQ(used_options.size(), 2u);
+  EXPECT_EQ(used_options[0].values, (std::vector<std::string>{"7", "9-"}));
+  EXPECT_EQ(used_options[1].values, (std::vector<std::string>{"\\t"}));
   options.delimiter = ';';
   EXPECT_EQ(resume_command(options, report), "the command");
-  EXPECT_EQ(told.size(), 1u) << "it is among the options that were given";
+  EXPECT_EQ(used_options.size(), 1u) << "it is among the options that were given";
 }
 
 TEST(ResumeImport, PrintsNoCommandThatIsTooLong) {

@@ -1,3 +1,5 @@
+// The phases of an import: Importer::open() and find_table() prepare it, load() reads the rows and submits batches,
+// and run() computes the lines that are left. loader.cc writes the batches.
 #include "deploy/cli/src/import/importer.h"
 
 #include <algorithm>
@@ -38,6 +40,9 @@ class Importer {
     const Status status = import();
     report_.interrupted |= status == StatusCode::kCancelled;
     if (!status.ok() && !report_.interrupted) return status;
+    // The remaining lines are the requested lines without those that were imported, lie after the end of the file, or
+    // are blank. Lines of bad rows and of batches with an unknown outcome stay in the set, so the user can repeat
+    // them.
     report_.remaining = options_.lines;
     if (options_.lines.empty()) report_.remaining.add({header_end_, LineRange::kOpen});
     if (report_.finished) report_.remaining.subtract(LineRange{reader_->last_line() + 1, LineRange::kOpen});
@@ -48,6 +53,7 @@ class Importer {
 
  private:
   Status import() {
+    // Phase 1: open the input and the table. An error up to the loader means that no row was written.
     LOAM_RETURN_IF_ERROR(open());
     LOAM_ASSIGN_OR_RETURN(const client::Table table, find_table());
     auto converter = RowConverter::make(table.schema(), header_, options_.key_column, options_.nulls);
@@ -56,6 +62,7 @@ class Importer {
     if (!options_.key_column) {
       LOAM_ASSIGN_OR_RETURN(counter, client_.counter("import." + table.name(), options_.batch_rows));
     }
+    // Phase 2: load the rows. The loader ends in this block, before its outcome is used.
     {
       Loader loader(client_, table, counter ? &*counter : nullptr,
                     {options_.skip_bad_rows, std::max<size_t>(options_.batches_in_flight, 1)});
@@ -63,6 +70,7 @@ class Importer {
       load(*converter);
       report_.outcome = loader.finish();
     }
+    // Phase 3: explain rows that did not fit, and drop a table whose fields were inferred wrongly.
     report_.encoding = converter->encoding();
     widen_guess();
     drop_misfit(table);
@@ -101,6 +109,7 @@ class Importer {
 
   // Opens or creates the table. Afterwards header_ is read, and the reader stands at the first row.
   Result<client::Table> find_table() {
+    // Step 1: determine the schema: that of --schema, of the existing table, or an inferred one.
     auto table = open_table(client_, options_.table);
     if (!table.ok() && table.code() != StatusCode::kNoSuchTable) return table;
     std::optional<Schema> schema;
@@ -109,8 +118,10 @@ class Importer {
     } else if (!table.ok()) {
       LOAM_ASSIGN_OR_RETURN(schema, guess_schema());
     }
+    // Step 2: read the header before the table is created, so that a bad header creates no table.
     LOAM_RETURN_IF_ERROR(begin_rows());
     if (!options_.key_column) LOAM_RETURN_IF_ERROR(check_key_column(schema ? *schema : table->schema()));
+    // Step 3: create the table. For an existing one, create_table() also checks that --schema agrees with it.
     if (!schema) return table;
     report_.created_table = !table.ok();
     return client_.create_table(options_.table, options_.kind,
@@ -198,6 +209,8 @@ class Importer {
   void load(RowConverter& converter) {
     CsvRow row;
     uint64_t rows = 0;
+    // Each iteration reads one row. A row of a line that is not requested is parsed all the same, because only the
+    // parser knows where the next row begins.
     while (!loader_->stopped()) {
       if (rows++ % kProgressRows == 0 && !report_progress()) break;
       const uint64_t line = reader_->line();
@@ -216,12 +229,15 @@ class Importer {
       }
       if (!is_selected(line)) continue;
       const LineRange lines{line, reader_->last_line()};
+      // With one column an empty line is a row with an empty field. With several it is no row, and need not be
+      // imported later.
       if (row.blank() && header_.size() > 1) {
         blank_.add(lines);
         continue;
       }
       if (!add_row(converter, row, lines)) break;
     }
+    // The last batch is also submitted after a bad row: the rows before it are valid.
     loader_->submit(std::move(batch_));
   }
 
@@ -243,6 +259,7 @@ class Importer {
   // Returns false if the import must stop; the rows before this one are still written.
   bool add_row(RowConverter& converter, const CsvRow& row, LineRange lines) {
     auto record = converter.convert(row);
+    // Rows after a misfit are added, too, so that the proposed fields fit all rows that were read.
     if (inference_) add_to_guess(row, record.ok());
     if (!record.ok()) return report_bad_row(lines.first, record.status());
     if (batch_.rows.empty()) deadline_ns_ = Env::now_ns() + kBatchWaitNs;
@@ -273,6 +290,8 @@ class Importer {
       inference_->add(row);
       return;
     }
+    // Only a row that changes the inferred fields is a misfit. A row may also fail for another reason, such as its
+    // size or its key.
     const auto before = inference_->schema(false);
     inference_->add(row);
     const auto after = inference_->schema(false);
@@ -291,6 +310,8 @@ class Importer {
   void drop_misfit(const client::Table& table) {
     const bool stopped_by_misfit = !report_.wider_schema.empty() && !options_.skip_bad_rows;
     if (!stopped_by_misfit || !report_.created_table || !report_.outcome.fatal.ok()) return;
+    // Checks that the table is still the one that this import created, and holds its records only. Another client may
+    // write between the check and the drop; its records are then lost with the table.
     const auto now = client_.open_table(table.name());
     const auto records = count_records(table);
     const bool is_ours = now.ok() && now->id() == table.id() && records.ok() && *records == report_.outcome.imported;
@@ -315,6 +336,7 @@ class Importer {
   // Returns false if the import must stop.
   bool report_progress() {
     if (!options_.progress) return true;
+    // A pipe has no size, so its fraction is unknown.
     const uint64_t total = rows_->total_bytes();
     const double fraction = total == 0 ? -1 : static_cast<double>(rows_->consumed_bytes()) / static_cast<double>(total);
     if (options_.progress(fraction, loader_->imported())) return true;

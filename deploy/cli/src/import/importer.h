@@ -69,8 +69,9 @@ struct ImportReport {
 /// header, schema against the table), kInvalidArgument (text of the schema), kAlreadyExists (the table has another
 /// schema or kind), or an error of the cluster. The report describes everything that happens later.
 ///
-/// If the import created the table with fields inferred from a sample of a pipe, and a later row does not fit and ends
-/// the import, the import drops the table again. It keeps the table if it holds records of other writers.
+/// An import may create the table with fields inferred from a sample of a pipe. If a later row does not fit these
+/// fields and ends the import, the import drops the table again. It keeps the table if it holds records of other
+/// writers.
 Result<ImportReport> import_file(client::Client& client, const ImportOptions& options);
 
 }  // namespace loam::cli

@@ -32,7 +32,7 @@ class Input {
 
   /// The first kBeginningBytes of the input. A slow pipe gives fewer: the bytes that arrived until its first row had
   /// waited for kSampleWaitNs. Valid until rows() is called.
-  std::string_view beginning() const { return std::string_view(kept_).substr(0, beginning_bytes_); }
+  std::string_view beginning() const { return std::string_view(buffered_).substr(0, beginning_bytes_); }
   /// True if beginning() is the whole input.
   bool beginning_is_all() const { return beginning_is_all_; }
 
@@ -54,7 +54,7 @@ class Input {
 
   Input(std::string path, int stop) : path_(std::move(path)) { waiting_.stop = stop; }
   Status read_beginning();
-  // Reads at most `most` bytes into kept_. 0 at the end of the input; kTimeout when the first row has waited long
+  // Reads at most `most` bytes into buffered_. 0 at the end of the input; kTimeout when the first row has waited long
   // enough.
   Result<size_t> read_more(size_t most);
 
@@ -62,7 +62,7 @@ class Input {
   WaitOptions waiting_;  // the source refers to it
   std::unique_ptr<ByteSource> source_;
   std::string name_;
-  std::string kept_;  // the bytes read from source_ before rows()
+  std::string buffered_;  // the bytes read from source_ before rows()
   size_t beginning_bytes_ = 0;
   bool beginning_is_all_ = false;
   bool sample_is_all_ = true;

@@ -1,3 +1,4 @@
+// Set operations on sorted ranges of lines. A range that ends at kOpen, the largest number, has no end.
 #include "deploy/cli/src/import/line_ranges.h"
 
 #include <algorithm>
@@ -58,6 +59,7 @@ void LineRanges::add(LineRange range) {
 void LineRanges::subtract(LineRange range) {
   std::vector<LineRange> result;
   for (const LineRange& old : ranges_) {
+    // Keeps the parts of the old range before and after the removed one.
     if (old.last < range.first || old.first > range.last) {
       result.push_back(old);
       continue;
@@ -73,6 +75,7 @@ void LineRanges::subtract(const LineRanges& other) {
 }
 
 bool LineRanges::contains(uint64_t line) const {
+  // The only range that may contain the line is the last one that begins at or before it.
   const auto next = std::upper_bound(ranges_.begin(), ranges_.end(), line,
                                      [](uint64_t at, const LineRange& range) { return at < range.first; });
   return next != ranges_.begin() && line <= std::prev(next)->last;

@@ -1,3 +1,4 @@
+// Writes batches in fibers of the client, and records the outcome of each line. importer.cc makes the batches.
 #include "deploy/cli/src/import/loader.h"
 
 #include <algorithm>
@@ -42,6 +43,7 @@ void Loader::wait_until_at_most(size_t in_flight) {
 
 void Loader::submit(Batch batch) {
   if (batch.rows.empty()) return;
+  // This wait bounds the memory: at most batches_in_flight batches exist beside the one that is being filled.
   wait_until_at_most(options_.batches_in_flight - 1);
   {
     const std::lock_guard lock(mutex_);
@@ -82,6 +84,7 @@ LoadOutcome Loader::finish() {
 }
 
 void Loader::write(Batch& batch) {
+  // Keys are drawn here, in the fiber, because the counter may have to ask the commit manager for a new block.
   if (Status status = assign_keys(batch, 0, batch.rows.size()); !status.ok()) {
     note_fatal(batch, 0, 0, status);
     return;
@@ -90,6 +93,7 @@ void Loader::write(Batch& batch) {
     write_rows(batch, 0, batch.rows.size());
     return;
   }
+  // A non-transactional table has no transactions, so each row succeeds or fails alone.
   for (size_t i = 0; i < batch.rows.size() && !stopped(); ++i) write_rows(batch, i, i + 1);
 }
 
@@ -103,7 +107,10 @@ Status Loader::assign_keys(Batch& batch, size_t begin, size_t end) {
 }
 
 void Loader::write_rows(Batch& batch, size_t begin, size_t end) {
+  // Step 1: write all rows of the range. In a transactional table they commit together or not at all.
   Status status = attempt(batch, begin, end);
+  // Step 2: if a single row has a key of the counter that exists already, draw further keys for it. A batch of several
+  // rows is first split below until the row is alone.
   const bool from_counter = counter_ != nullptr;
   for (int i = 0; i < kMaxTakenCounterKeys && from_counter && end - begin == 1; ++i) {
     if (status.code() != StatusCode::kAlreadyExists) break;
@@ -111,6 +118,8 @@ void Loader::write_rows(Batch& batch, size_t begin, size_t end) {
     status = assign_keys(batch, begin, end);
     if (status.ok()) status = attempt(batch, begin, end);
   }
+  // Step 3: record the outcome, or split the range. A batch of n rows with one bad row needs about 2 log2(n) further
+  // transactions.
   if (status.ok()) {
     note_imported(batch, begin, end);
   } else if (!is_row_error(status)) {
@@ -158,6 +167,7 @@ void Loader::note_imported(const Batch& batch, size_t begin, size_t end) {
 void Loader::note_fatal(const Batch& batch, size_t begin, size_t end, const Status& status) {
   {
     const std::lock_guard lock(mutex_);
+    // The rows may or may not be in the table (R4, outcomes), so the report names them for a check by the user.
     if (status == StatusCode::kUnknownOutcome) {
       for (size_t i = begin; i < end; ++i) outcome_.unknown_outcome_lines.add(batch.rows[i].lines);
     }

@@ -1,3 +1,4 @@
+// Opens tables and indexes, and replaces errors of the client library by messages that name a command to continue.
 #include "deploy/cli/src/index/handles.h"
 
 #include <fmt/format.h>
@@ -25,6 +26,7 @@ Status no_such_index(client::Client& client, const client::Table& table, const s
 Result<client::Table> open_table(client::Client& client, const std::string& name) {
   auto table = client.open_table(name);
   if (table.code() != StatusCode::kWrongTableKind) return table;
+  // Tables and indexes share one name space. This name belongs to an index.
   LOAM_ASSIGN_OR_RETURN(const client::Index index, client.open_index(name));
   return Status(StatusCode::kWrongTableKind,
                 fmt::format("{} is an index of table {}: `{}` reads by it", name, index.table().name(),

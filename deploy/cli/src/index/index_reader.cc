@@ -1,3 +1,5 @@
+// Pages through a range of an index: each page is a range() of its own, which begins after the last record of the page
+// before.
 #include "deploy/cli/src/index/index_reader.h"
 
 #include <algorithm>
@@ -17,10 +19,14 @@ Result<std::vector<client::Record>> IndexReader::next() {
   if (ended_ || left_ == 0) return std::vector<client::Record>();
   range_.limit = std::min(left_, page_records_);
   LOAM_ASSIGN_OR_RETURN(std::vector<client::Record> records, transaction_.range(index_, range_));
+  // A page that is not full is the last one. A full page may be the last one, too; the next call then returns an empty
+  // page.
   ended_ = records.size() < range_.limit;
   if (records.empty()) return records;
   left_ -= records.size();
   const client::Record& last = records.back();
+  // The new bound is exclusive and includes the key of the record, because several records may have equal values in
+  // the index.
   (range_.backward ? range_.to : range_.from) = client::IndexBound{values_of(last), false, last.key()};
   return records;
 }

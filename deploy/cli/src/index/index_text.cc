@@ -1,3 +1,5 @@
+// Conversion of index fields, values and bounds between texts and the types of the client library. csv/reader.h splits
+// a bound into values.
 #include "deploy/cli/src/index/index_text.h"
 
 #include <algorithm>
@@ -45,6 +47,7 @@ Result<std::vector<std::optional<std::string>>> parse_line(const client::Index& 
   CsvRow row;
   const auto some = reader.next(row);
   if (!some.ok()) return invalid(std::string(some.status().message()));
+  // An empty text is one empty field, which means NULL.
   if (!*some) row.fields = {CsvField{}};
   if (row.fields.size() > index.parts().size()) return too_many(index, row.fields.size());
   std::vector<std::optional<std::string>> texts;
@@ -53,6 +56,7 @@ Result<std::vector<std::optional<std::string>>> parse_line(const client::Index& 
     texts.push_back(null ? std::nullopt : std::optional<std::string>(field.text));
   }
   CsvRow behind;
+  // A second row means that the text contains a line end.
   const auto more = reader.next(behind);
   if (!more.ok() || *more) return invalid("a line end stands in quotes");
   return texts;
@@ -116,6 +120,7 @@ Result<std::vector<Value>> parse_index_values(const client::Index& index, std::s
   std::vector<Value> values;
   size_t taken = 0;
   for (size_t part = 0; part < count; ++part) {
+    // The texts belong, in order, to those fields that are not named as NULL.
     const bool null = std::ranges::find(nulls, field_of(index, part).name) != nulls.end();
     if (!null && taken == texts.size()) break;
     LOAM_ASSIGN_OR_RETURN(
@@ -123,6 +128,7 @@ Result<std::vector<Value>> parse_index_values(const client::Index& index, std::s
     values.push_back(std::move(value));
     taken += null ? 0 : 1;
   }
+  // A name in `nulls` is repeated, or names a later field or none.
   if (values.size() < count) {
     return invalid(fmt::format("values and NULLs are those of the index's first fields, each once: {}",
                                format_index_fields(index)));
@@ -143,6 +149,7 @@ Result<std::vector<Value>> parse_index_prefix(const client::Index& index, std::s
     return invalid(fmt::format("field {} is of type {}; only a text or blob has a beginning (index {}: {})", field.name,
                                to_string(field.type), index.name(), format_index_fields(index)));
   }
+  // An empty value means NULL in a bound, but the empty prefix in a prefix range.
   const bool nothing = texts[last].value_or("").empty();
   LOAM_ASSIGN_OR_RETURN(auto values, parse_values(index, std::span(texts).first(nothing ? last : last + 1)));
   if (nothing) values.push_back(field.type == FieldType::kText ? Value::text("") : Value::blob({}));

@@ -31,12 +31,12 @@ Result<std::vector<Value>> parse_index_values(const client::Index& index, std::s
                                               std::span<const std::string> nulls);
 
 /// Parses a bound of a range: values of the first fields of an index as one line of CSV, as `loam scan --csv` prints
-/// them. A value with a comma is in quotes; an empty place is NULL; "" is an empty text. kInvalidArgument as for
+/// them. A value with a comma is in quotes, an empty place is NULL, and "" is an empty text. Errors are those of
 /// parse_index_values().
 Result<std::vector<Value>> parse_index_bound(const client::Index& index, std::string_view text);
 
-/// Parses a prefix: like a bound, but the last value is the beginning of a text or blob. An empty text means the empty
-/// beginning, which every value has. kInvalidArgument also if the last field is neither text nor blob.
+/// Parses a prefix: like a bound, but the last value is a prefix of a text or blob. An empty text means the empty
+/// prefix, which every value except NULL has. kInvalidArgument also if the last field is neither text nor blob.
 Result<std::vector<Value>> parse_index_prefix(const client::Index& index, std::string_view text);
 
 }  // namespace loam::cli

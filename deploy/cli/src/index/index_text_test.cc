@@ -24,7 +24,7 @@ client::Index flights(bool unique = false) {
       client::Index::Description{TableId(8), "by_carrier", table, {{1, false}, {0, true}, {2, false}}, unique, 3}));
 }
 
-std::string told(const Status& status) {
+std::string message_of(const Status& status) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   return std::string(status.message());
 }
@@ -41,8 +41,9 @@ TEST(IndexText, FieldsHaveADirection) {
     EXPECT_EQ(std::pair((*fields)[i].name, (*fields)[i].descending), expected[i]);
   }
   EXPECT_TRUE((*parse_index_fields(Texts{"odd:desc:desc"}, schema))[0].descending);
-  EXPECT_NE(told(parse_index_fields(Texts{"size:desc"}, schema).status()).find("'size'"), std::string::npos);
-  EXPECT_EQ(told(parse_index_fields(Texts{"delay", "delay:desc"}, schema).status()), "field delay is named twice");
+  EXPECT_NE(message_of(parse_index_fields(Texts{"size:desc"}, schema).status()).find("'size'"), std::string::npos);
+  EXPECT_EQ(message_of(parse_index_fields(Texts{"delay", "delay:desc"}, schema).status()),
+            "field delay is named twice");
 }
 
 TEST(IndexText, FormatsCommandThatCreatesIndex) {
@@ -62,7 +63,7 @@ TEST(IndexText, ParsesValuesOfFirstFields) {
 TEST(IndexText, RejectsValuesThatDoNotFit) {
   const client::Index index = flights();
   const auto refused = [&](const Texts& texts, const Texts& nulls) {
-    return told(parse_index_values(index, texts, nulls).status());
+    return message_of(parse_index_values(index, texts, nulls).status());
   };
   EXPECT_EQ(refused({}, {}), "give values of the index's first fields: carrier,delay:desc,miles");
   EXPECT_EQ(refused({"a", "1", "2", "3"}, {}), "index by_carrier has 3 fields (carrier,delay:desc,miles), not 4");
@@ -83,11 +84,11 @@ TEST(IndexText, ParsesBoundAsLineOfCsv) {
   EXPECT_EQ(*parse_index_bound(index, ",5"), (std::vector{Value::null(), Value::int32(5)}));
   EXPECT_EQ(*parse_index_bound(index, ""), std::vector{Value::null()});
   EXPECT_EQ(*parse_index_bound(index, "\"\""), std::vector{Value::text("")});
-  EXPECT_EQ(told(parse_index_bound(index, "UA,").status()), "field delay is never NULL");
-  EXPECT_EQ(told(parse_index_bound(index, "UA\nB6").status()), "a line end stands in quotes");
-  EXPECT_EQ(told(parse_index_bound(index, "a,1,2,3").status()),
+  EXPECT_EQ(message_of(parse_index_bound(index, "UA,").status()), "field delay is never NULL");
+  EXPECT_EQ(message_of(parse_index_bound(index, "UA\nB6").status()), "a line end stands in quotes");
+  EXPECT_EQ(message_of(parse_index_bound(index, "a,1,2,3").status()),
             "index by_carrier has 3 fields (carrier,delay:desc,miles), not 4");
-  EXPECT_NE(told(parse_index_bound(index, "\"a").status()).find("never closed"), std::string::npos);
+  EXPECT_NE(message_of(parse_index_bound(index, "\"a").status()).find("never closed"), std::string::npos);
 }
 
 TEST(IndexText, ParsesPrefixAsLastValueOfLine) {
@@ -96,13 +97,13 @@ TEST(IndexText, ParsesPrefixAsLastValueOfLine) {
   EXPECT_EQ(*parse_index_prefix(index, "\"a,\"\"b\""), std::vector{Value::text("a,\"b")});
   EXPECT_EQ(*parse_index_prefix(index, ""), std::vector{Value::text("")});
   EXPECT_EQ(*parse_index_prefix(index, "\"\""), std::vector{Value::text("")});
-  EXPECT_EQ(told(parse_index_prefix(index, "UA,5").status()),
+  EXPECT_EQ(message_of(parse_index_prefix(index, "UA,5").status()),
             "field delay is of type int32; only a text or blob has a beginning (index by_carrier: "
             "carrier,delay:desc,miles)");
-  EXPECT_EQ(told(parse_index_prefix(index, "U,").status()).find("field delay is of type int32"), 0u);
-  EXPECT_EQ(told(parse_index_prefix(index, "a,1,2,3").status()),
+  EXPECT_EQ(message_of(parse_index_prefix(index, "U,").status()).find("field delay is of type int32"), 0u);
+  EXPECT_EQ(message_of(parse_index_prefix(index, "a,1,2,3").status()),
             "index by_carrier has 3 fields (carrier,delay:desc,miles), not 4");
-  EXPECT_EQ(told(parse_index_prefix(index, "UA\nB6").status()), "a line end stands in quotes");
+  EXPECT_EQ(message_of(parse_index_prefix(index, "UA\nB6").status()), "a line end stands in quotes");
 }
 
 TEST(IndexText, ParsesPrefixAfterOtherValues) {
@@ -115,8 +116,8 @@ TEST(IndexText, ParsesPrefixAfterOtherValues) {
   EXPECT_EQ(*parse_index_prefix(index, "7,x'61'"), (std::vector{Value::int16(7), raw("a")}));
   EXPECT_EQ(*parse_index_prefix(index, ",x'61'"), (std::vector{Value::null(), raw("a")}));
   EXPECT_EQ(*parse_index_prefix(index, "7,"), (std::vector{Value::int16(7), raw("")}));
-  EXPECT_EQ(told(parse_index_prefix(index, "7,x'6'").status()).find("field raw: 'x'6''"), 0u);
-  EXPECT_EQ(told(parse_index_prefix(index, "soon,x'61'").status()).find("field kind: 'soon'"), 0u);
+  EXPECT_EQ(message_of(parse_index_prefix(index, "7,x'6'").status()).find("field raw: 'x'6''"), 0u);
+  EXPECT_EQ(message_of(parse_index_prefix(index, "soon,x'61'").status()).find("field kind: 'soon'"), 0u);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Decodes UTF-8 character by character and looks up the width of each in the tables of width_tables.h.
 #include "deploy/cli/src/output/display_width.h"
 
 #include <algorithm>
@@ -22,6 +23,8 @@ Character first_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
   if (lead < 0x80) return {lead, 1, true};
+  // The lead byte gives the length. 0x80 to 0xc1 begin no character: they continue one, or would encode ASCII in two
+  // bytes.
   const size_t bytes = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
   if (bytes == 0 || bytes > text.size()) return {};
   uint32_t code_point = lead & (0x7fU >> bytes);
@@ -35,6 +38,7 @@ Character first_character(std::string_view text) {
 }
 
 bool contains(std::span<const CodePointRange> ranges, uint32_t code_point) {
+  // The only range that may contain the code point is the last one that begins at or below it.
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), code_point,
                                       [](uint32_t value, const CodePointRange& range) { return value < range.first; });
   return after != ranges.begin() && code_point <= std::prev(after)->last;

@@ -1,3 +1,4 @@
+// The three printers of rows: TablePrinter, JsonPrinter and CsvPrinter.
 #include "deploy/cli/src/output/printer.h"
 
 #include <algorithm>
@@ -27,6 +28,7 @@ class TablePrinter final : public RowPrinter {
     std::vector<std::string> cells;
     cells.reserve(values.size());
     for (const Value& value : values) cells.push_back(printable(value.is_null() ? "NULL" : value.to_string()));
+    // The widths are fixed once the first rows are printed, so later rows need no memory.
     if (measured_) {
       print(cells);
       return;
@@ -58,6 +60,7 @@ class TablePrinter final : public RowPrinter {
       const std::string space(widths_[i] > width ? widths_[i] - width : 0, ' ');
       const bool last = i + 1 == cells.size();
       if (i > 0) line += "  ";
+      // The last column gets no spaces after it, so that lines have no trailing spaces.
       line += is_number(columns_[i].type) ? space + cells[i] : cells[i] + (last ? "" : space);
     }
     out_ << line << '\n';
@@ -70,6 +73,7 @@ class TablePrinter final : public RowPrinter {
   bool measured_ = false;
 };
 
+// Writes the JSON itself. The names are escaped once, and numbers of 64 bits are printed exactly.
 class JsonPrinter final : public RowPrinter {
  public:
   JsonPrinter(const std::vector<OutputColumn>& columns, std::ostream& out) : out_(out) {

@@ -1,3 +1,4 @@
+// Formats and draws the progress. The caller decides when to call update().
 #include "deploy/cli/src/output/progress.h"
 
 #include <algorithm>
@@ -36,6 +37,7 @@ std::string ProgressBar::line(double fraction, uint64_t count, uint64_t now_ns) 
   }
   if (fraction < 0) return text;
   fraction = std::min(fraction, 1.0);
+  // Assumes that the rest goes as fast as the part so far.
   if (fraction > 0) text += "  ETA " + clock(seconds / fraction * (1 - fraction));
   text = fmt::format("{:3.0f} %  {}", std::floor(fraction * 100), text);
   if (!options_.terminal) return text;
@@ -47,6 +49,7 @@ std::string ProgressBar::line(double fraction, uint64_t count, uint64_t now_ns) 
 }
 
 void ProgressBar::update(double fraction, uint64_t count, uint64_t now_ns) {
+  // Writes to a terminal are slow, so most calls end here.
   if (now_ns - drawn_ns_ < (options_.terminal ? options_.redraw_ns : options_.line_ns)) return;
   drawn_ns_ = now_ns;
   if (options_.terminal) {

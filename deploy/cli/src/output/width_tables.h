@@ -11,8 +11,9 @@ struct CodePointRange {
   uint32_t last;
 };
 
-/// Version 14.0.0: characters of the categories Mn, Me and Cf but the soft hyphen, and the vowels and final consonants
-/// of Hangul, which join the syllable before them. In order; unassigned code points between two ranges belong to them.
+/// The characters that take no column: the categories Mn, Me and Cf except the soft hyphen, and the vowels and final
+/// consonants of Hangul, which join the syllable before them. The data are those of Unicode 14.0.0. The ranges ascend.
+/// They also contain unassigned code points between two characters.
 inline constexpr std::array<CodePointRange, 313> kZeroWidth = {
     {{0x300, 0x36f},     {0x483, 0x489},     {0x591, 0x5bd},     {0x5bf, 0x5bf},     {0x5c1, 0x5c2},
      {0x5c4, 0x5c5},     {0x5c7, 0x5c7},     {0x600, 0x605},     {0x610, 0x61a},     {0x61c, 0x61c},

@@ -1,3 +1,5 @@
+// The conversion works from the leaves up: each subtree becomes a list of clauses, AND joins two lists, and OR forms
+// their product.
 #include "deploy/cli/src/query/expression.h"
 
 #include <algorithm>
@@ -40,6 +42,8 @@ class Converter {
   std::optional<ConversionError>& error() { return error_; }
 
  private:
+  // Negates a predicate by the opposite operator. For NULL both operators of a comparison give UNKNOWN, as
+  // three-valued logic demands of NOT.
   Clauses predicate(const Expression& expression, bool negated) {
     if (!negated) return {Clause{{expression.predicate}}};
     Predicate p = expression.predicate;
@@ -79,6 +83,7 @@ class Converter {
     return {Clause{{std::move(p)}}};
   }
 
+  // NOT IN has no operator of its own: it is the AND of one inequality for each operand.
   Clauses not_in(const Predicate& p, size_t position) {
     Clauses clauses;
     for (const Value& operand : p.operands) {
@@ -88,6 +93,7 @@ class Converter {
     return clauses;
   }
 
+  // AND: all clauses of both sides.
   Clauses both(Clauses left, Clauses right, size_t position) {
     for (Clause& clause : right) {
       if (std::find(left.begin(), left.end(), clause) != left.end()) continue;
@@ -97,6 +103,8 @@ class Converter {
     return left;
   }
 
+  // OR, by the distributive law: each clause of the left side joined with each of the right one. The number of clauses
+  // is the product of both, so every clause is checked against the limits before it is added.
   Clauses either(const Clauses& left, const Clauses& right, size_t position) {
     Clauses product;
     for (const Clause& a : left) {

@@ -1,3 +1,4 @@
+// Parses and prints fields and schemas. A text that format_fields() prints can be parsed again.
 #include "deploy/cli/src/query/fields.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 constexpr std::string_view kSeparators = ", \t\r\n";
 
 /// Appends the quoted name at text[at] to `into` and moves `at` after the closing quote. False if there is none.
-bool take_quoted(std::string_view text, size_t& at, std::string& into) {
+bool parse_quoted(std::string_view text, size_t& at, std::string& into) {
   for (++at; at < text.size(); ++at) {
     if (text[at] == '"' && !text.substr(at + 1).starts_with('"')) {
       ++at;
@@ -33,6 +34,7 @@ std::string quoted_if_needed(const std::string& name) {
 }  // namespace
 
 Result<Field> parse_field(std::string_view text) {
+  // The last colon separates the type, because a name may contain colons.
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0 || colon + 1 == text.size()) {
     return Status(StatusCode::kInvalidArgument,
@@ -68,7 +70,8 @@ Result<Schema> parse_fields(std::string_view text) {
   for (size_t at = 0; (at = text.find_first_not_of(kSeparators, at)) != std::string_view::npos;) {
     const size_t begin = at;
     std::string& field = texts.emplace_back();
-    if (text[at] == '"' && !take_quoted(text, at, field)) {
+    // The field goes on after the closing quote: the type follows without a space.
+    if (text[at] == '"' && !parse_quoted(text, at, field)) {
       return Status(StatusCode::kInvalidArgument,
                     fmt::format("'{}' has a double quote that is not closed", text.substr(begin)));
     }

@@ -1,3 +1,4 @@
+// Lexer turns a query text into tokens; TokenStream gives them to the parsers in query_plan.cc and where.cc.
 #include "deploy/cli/src/query/lexer.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word_begin(char c) {
+  // A byte above ASCII belongs to a name, so names in any language need no quotes.
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
 bool is_word(char c) { return is_word_begin(c) || is_digit(c) || c == '.'; }
@@ -40,6 +42,7 @@ class Lexer {
     const char c = peek();
     if (c == '\'') return quoted(TokenKind::kText, "the text that begins here has no closing quote");
     if (c == '"') return quoted(TokenKind::kQuoted, "the name that begins here has no closing double quote");
+    // A blob comes before words, because it begins with a letter.
     if ((c == 'x' || c == 'X') && peek(1) == '\'') return blob();
     const bool sign = c == '-' || c == '+';
     if (is_digit(c) || (c == '.' && is_digit(peek(1))) || (sign && (is_digit(peek(1)) || peek(1) == '.'))) {
@@ -92,6 +95,7 @@ class Lexer {
     while (is_digit(peek())) ++at_;
     if (peek() == '.') ++at_;
     while (is_digit(peek())) ++at_;
+    // An "e" without digits after it is no exponent. It then fails below as a name that begins with a digit.
     if (lower(peek()) == 'e') {
       const size_t sign = peek(1) == '-' || peek(1) == '+' ? 1 : 0;
       if (is_digit(peek(1 + sign))) {
@@ -110,6 +114,7 @@ class Lexer {
   }
 
   Status symbol() {
+    // The two-character symbols come first, so that "<=" is not read as "<" and "=".
     static constexpr std::array<std::string_view, 11> kSymbols = {"<=", ">=", "!=", "<>", "=", "<",
                                                                   ">",  "(",  ")",  ",",  "*"};
     if (peek() == '=' && peek(1) == '=') {
@@ -151,6 +156,7 @@ Status query_error(std::string_view option, std::string_view text, size_t positi
   const size_t begin = position > kBefore ? position - kBefore : 0;
   std::string shown(text.substr(begin, kAfter + (position - begin)));
   size_t caret = 0;
+  // Counts characters, not bytes: continuation bytes of UTF-8 take no column.
   for (size_t i = 0; i < position - begin; ++i) caret += (static_cast<unsigned char>(shown[i]) & 0xc0) != 0x80;
   for (char& c : shown) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';

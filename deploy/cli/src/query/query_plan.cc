@@ -1,3 +1,5 @@
+// QueryParser parses one option after another into a QueryPlan. where.cc parses --where, and expression.cc brings it
+// into the form that scans take.
 #include "deploy/cli/src/query/query_plan.h"
 
 #include <algorithm>
@@ -49,6 +51,7 @@ class QueryParser {
     }
     plan_.limit = text_.limit;
     if (!text_.order_by.empty()) LOAM_RETURN_IF_ERROR(order_by());
+    // A storage node may stop at the limit only if any rows will do: with an order, the first rows may come last.
     if (text_.order_by.empty() && !aggregating) plan_.query.limit = text_.limit;
     LOAM_RETURN_IF_ERROR(plan_.query.check(schema_));
     return std::move(plan_);
@@ -68,6 +71,7 @@ class QueryParser {
       }
       Token name;
       LOAM_RETURN_IF_ERROR(expect_name(tokens, "a field or '*'", name));
+      // The key can only be the first column, because a storage node sends it before the fields.
       if (name.text == key_name_) {
         if (plan_.query.with_key || !plan_.query.select.empty()) {
           return tokens.error(name, fmt::format("{} is the first column, once", key_name_));
@@ -185,6 +189,8 @@ class QueryParser {
       const std::optional<AggregateOp> op = operation(first);
       name = fmt::format("{}({})", op ? to_string(*op) : std::string_view(name), inside.text);
     }
+    // The user may write an aggregate in any case and spacing, so its name is built again from the tokens, as in
+    // aggregates().
     const auto found = std::find(plan_.names.begin(), plan_.names.end(), name);
     if (found == plan_.names.end()) {
       return tokens.error(first,
@@ -204,6 +210,8 @@ class QueryParser {
     } while (tokens.accept(","));
     LOAM_RETURN_IF_ERROR(tokens.expect_end());
     const size_t first_field = plan_.query.with_key ? 1 : 0;
+    // A projection with a limit, ordered by one of its fields, becomes a top-k: the storage nodes then send at most k
+    // rows each. Every other order is made by SortedRows in this program.
     const bool pushes = !plan_.query.aggregating() && plan_.sort.size() == 1 && text_.limit > 0 &&
                         text_.limit <= kMaxTopK && plan_.sort[0].column >= first_field;
     if (pushes) {

@@ -10,7 +10,7 @@ namespace loam::cli {
 Status SortedRows::add(const ChunkView& chunk) {
   if (rows_.size() + chunk.rows() > kMaxSortedRows) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("--order-by: the answer has more than {} rows, too many to sort here; say --where, or "
+                  fmt::format("--order-by: the result has more than {} rows, too many to sort here; say --where, or "
                               "--limit with one selected field to sort by",
                               kMaxSortedRows));
   }
@@ -23,6 +23,7 @@ Status SortedRows::add(const ChunkView& chunk) {
 }
 
 std::vector<std::vector<Value>> SortedRows::take() {
+  // Stable, so that rows with equal values stay in the order in which they arrived.
   std::stable_sort(rows_.begin(), rows_.end(), [this](const auto& a, const auto& b) { return before(a, b); });
   if (plan_.limit > 0 && rows_.size() > plan_.limit) rows_.resize(plan_.limit);
   return std::move(rows_);

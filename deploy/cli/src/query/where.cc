@@ -1,3 +1,5 @@
+// A recursive-descent parser: each rule of the grammar in where.h is one function. It returns a tree; expression.cc
+// brings the tree into the form that scans take.
 #include "deploy/cli/src/query/where.h"
 
 #include <optional>
@@ -43,6 +45,7 @@ class Parser {
 
   Result<Expression> run() {
     LOAM_ASSIGN_OR_RETURN(Expression expression, condition());
+    // An own message, because a missing "(" is the usual cause.
     if (tokens_.peek().is(")")) return tokens_.error(tokens_.peek(), "this ')' closes nothing");
     if (tokens_.peek().kind != TokenKind::kEnd) {
       return tokens_.error(tokens_.peek(),
@@ -57,6 +60,8 @@ class Parser {
   Result<Expression> condition() { return chain("or", Kind::kOr, &Parser::and_part); }
   Result<Expression> and_part() { return chain("and", Kind::kAnd, &Parser::not_part); }
 
+  // Parses parts joined by one keyword, and-parts by OR or not-parts by AND. A single part stays as it is, so the tree
+  // has no nodes with one child except NOT.
   Result<Expression> chain(std::string_view keyword, Kind kind, Part part) {
     LOAM_ASSIGN_OR_RETURN(Expression first, (this->*part)());
     if (!tokens_.peek().is(keyword)) return first;
@@ -74,6 +79,7 @@ class Parser {
   Result<Expression> not_part() {
     const Token& token = tokens_.peek();
     if (!token.is("not") && !token.is("(")) return predicate();
+    // The parser calls itself for each level, so the limit also bounds its stack.
     if (++nesting_ > kMaxNesting) {
       return tokens_.error(token, fmt::format("more than {} parentheses and NOTs inside one another", kMaxNesting));
     }
@@ -118,6 +124,7 @@ class Parser {
       LOAM_RETURN_IF_ERROR(tokens_.expect("null", "after IS"));
       return leaf(name.position, field, negated ? PredicateOp::kIsNotNull : PredicateOp::kIsNull, {});
     }
+    // NOT here belongs to the operator: IN, BETWEEN or LIKE. A NOT before the field was consumed by not_part().
     const bool negated = tokens_.accept("not");
     std::optional<Result<Expression>> result;
     if (tokens_.accept("in")) {
@@ -134,7 +141,7 @@ class Parser {
       if (!result->ok() || !negated) return *std::move(result);
       return negate(std::move(*result).value(), name.position);
     }
-    const Comparison* comparison = take_comparison();
+    const Comparison* comparison = parse_comparison();
     if (comparison == nullptr) {
       return tokens_.error(tokens_.peek(),
                            fmt::format("expected a comparison, IN, IS, BETWEEN or LIKE after {}, found {}", name.text,
@@ -147,7 +154,7 @@ class Parser {
   // 60 < dep_delay
   Result<Expression> literal_first() {
     const Token written = tokens_.take();
-    const Comparison* comparison = take_comparison();
+    const Comparison* comparison = parse_comparison();
     if (comparison == nullptr) {
       return tokens_.error(tokens_.peek(),
                            fmt::format("expected a comparison after {}, found {}", TokenStream::describe(written),
@@ -174,6 +181,7 @@ class Parser {
     return leaf(name.position, field, PredicateOp::kIn, std::move(operands));
   }
 
+  // BETWEEN has no operator of its own: it is the AND of two comparisons, both bounds included.
   Result<Expression> between(const Token& name, uint16_t field) {
     LOAM_ASSIGN_OR_RETURN(Value low, literal(field, "after BETWEEN"));
     LOAM_RETURN_IF_ERROR(tokens_.expect("and", "between the bounds of BETWEEN"));
@@ -206,6 +214,7 @@ class Parser {
       return tokens_.error(pattern, "LIKE knows a '%' at the beginning and at the end, and no '_'");
     }
     if (!is_utf8(text)) return tokens_.error(pattern, "text that is not UTF-8");
+    // A pattern without % is an equality. "%" alone means that the text contains the empty text, as every text does.
     PredicateOp op = PredicateOp::kEqual;
     if (open_begin && open_end) op = PredicateOp::kContains;
     if (open_begin && !open_end) op = text.empty() ? PredicateOp::kContains : PredicateOp::kSuffix;
@@ -213,7 +222,7 @@ class Parser {
     return leaf(name.position, field, op, {Value::text(text)});
   }
 
-  const Comparison* take_comparison() {
+  const Comparison* parse_comparison() {
     for (const Comparison& comparison : kComparisons) {
       if (tokens_.accept(comparison.symbol)) return &comparison;
     }
@@ -239,6 +248,7 @@ class Parser {
       tokens_.take();
       return typed(token, field);
     }
+    // A comparison with NULL is UNKNOWN for every row, so the user means something else.
     if (token.is("null")) {
       return tokens_.error(token, "nothing compares with NULL; write IS NULL or IS NOT NULL");
     }

@@ -1,3 +1,4 @@
+// Quotes words for a POSIX shell and rebuilds the command line of a parsed subcommand.
 #include "deploy/cli/src/shell/command_line.h"
 
 #include <algorithm>
@@ -43,6 +44,8 @@ std::string shell_word(std::string_view text) {
   const bool plain = !text.empty() && text.find_first_not_of(kPlainCharacters) == std::string_view::npos;
   if (plain) return std::string(text);
   std::string word = "'";
+  // Inside single quotes the shell interprets nothing, but they cannot contain a single quote. So each one closes the
+  // quotes, is written as \', and opens them again.
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return word + "'";
 }
@@ -76,7 +79,10 @@ std::string repeat_command(const CLI::App& command, std::string_view program, st
       }
     }
   }
+  // A positional value that looks like an option must follow "--". Then the options come first, because nothing after
+  // "--" is an option.
   if (!marked) return line + arguments + lists + options;
+  // If an option with a list of values is the last one, it consumes one "--" as the end of its list, so there are two.
   const bool dropped = options.empty() && !lists.empty();
   return line + lists + options + (dropped ? " -- --" : " --") + arguments;
 }

@@ -1,3 +1,4 @@
+// Walks over the parser and writes one case of a bash script for each subcommand and for each option with a value.
 #include "deploy/cli/src/shell/completion_script.h"
 
 #include <vector>
@@ -74,6 +75,8 @@ std::string bash_completion(const CLI::App& app) {
       values += fmt::format("    \"{}:{}\") words=\"\" ;;\n", command.path, option);
     }
   }
+  // The script appends each word that leads to a known subcommand to `path`, and then offers the words of this path or
+  // of the option before the cursor. A doubled brace is one brace of the script.
   return fmt::format(
       R"(# Completion of {0} for bash. Use it at once:  source <({0} completion bash)
 # or for every shell:  {0} completion bash > ~/.local/share/bash-completion/completions/{0}

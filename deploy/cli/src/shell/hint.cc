@@ -1,3 +1,4 @@
+// The forms of suggested commands, and the function that fills in their values and the location of the cluster.
 #include "deploy/cli/src/shell/hint.h"
 
 #include <algorithm>
@@ -48,6 +49,8 @@ std::string hint(Hint which, std::initializer_list<std::string_view> values) {
 std::string hint_at(const ClusterLocation& place, Hint which, std::initializer_list<std::string_view> values) {
   const auto form =
       std::find_if(kHintForms.begin(), kHintForms.end(), [which](const HintForm& one) { return one.hint == which; });
+  // Collects subcommand, positional values and options in three texts, because their order depends on whether a value
+  // needs the marker "--".
   std::string command = "loam";
   std::string arguments;
   std::string options;
@@ -73,8 +76,9 @@ std::string hint_at(const ClusterLocation& place, Hint which, std::initializer_l
     }
   }
   end_option();
-  const auto add = [&options](const char* name, const std::string& given) {
-    if (!given.empty()) options += " " + option_words(name, given);
+  // The options of the location, as the form needs them. An empty one is left out.
+  const auto add = [&options](const char* name, const std::string& argument) {
+    if (!argument.empty()) options += " " + option_words(name, argument);
   };
   if (form->place == HintLocation::kConnection || form->place == HintLocation::kAdministration) {
     add("--connect", place.connect);

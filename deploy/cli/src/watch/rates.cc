@@ -1,3 +1,4 @@
+// The lists below name the statistics that become rates or levels. The names are those of the administration.
 #include "deploy/cli/src/watch/rates.h"
 
 #include <algorithm>
@@ -61,6 +62,7 @@ Json rates(const Json& before, const Json& after, double seconds) {
   Json result = {{"seconds", seconds}, {"manager", Json::object()}, {"nodes", Json::array()}};
   const Json none = Json::object();
   const Json& manager = or_empty(after, "manager");
+  // A restarted server has counted from 0 since its start, so its rates are counted from 0, too.
   const Json& manager_before =
       is_same_process(or_empty(before, "manager"), manager) ? or_empty(before, "manager") : none;
   add_rates(manager_before, manager, seconds, kManagerCounters, result["manager"]);
@@ -70,6 +72,7 @@ Json rates(const Json& before, const Json& after, double seconds) {
     if (node.contains("statistics")) {
       const Json* then = &none;
       for (const Json& old : or_empty(before, "nodes")) {
+        // A node of another incarnation is another process with counters of its own.
         const bool same =
             number(old, "id") == number(node, "id") && number(old, "incarnation") == number(node, "incarnation");
         if (same && old.contains("statistics")) then = &old["statistics"];
