@@ -129,7 +129,7 @@ class RecordErrorsTest(ClusterTest):
 
     def test_unknown_and_repeated_fields_are_refused(self):
         self.bad(4, "put", self.table, 2, "m=1", says="m")
-        self.bad(4, "put", self.table, 2, "n=1", "n=2", says="field n is given twice")
+        self.bad(4, "put", self.table, 2, "n=1", "n=2", says="field n is assigned twice")
         self.bad(2, "put", self.table, 2, "n", says="'n' is no assignment: write field=value")
 
     def test_duplicate_key_is_refused(self):
@@ -150,7 +150,7 @@ class RecordErrorsTest(ClusterTest):
         path = self.write("big.csv", "key,n,t\n2,1," + "x" * (1 << 20) + "\n")
         result = self.bad(4, "import", self.table, path, "--key", "key")
         self.assertRegex(result.stderr, r"big\.csv: line 2: .*1048576")
-        self.bad(4, "put", self.table, 3, "n=1", "t=" + "y" * 100_000, "--null", "t", says="given twice")
+        self.bad(4, "put", self.table, 3, "n=1", "t=" + "y" * 100_000, "--null", "t", says="assigned twice")
 
 
 class ImportErrorsTest(ClusterTest):
