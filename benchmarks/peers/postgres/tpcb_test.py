@@ -3,6 +3,7 @@ tests give loam-bench a program with wrong replies, or none. Argument: loam-benc
 
 Tests that need PostgreSQL are skipped if benchmarks/peers/postgres/setup has not run."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import tempfile
 import time
 import unittest
 
+sys.dont_write_bytecode = True
 DEADLINE_S = 300
 PROGRAM = pathlib.Path(__file__).resolve().parent / "tpcb.py"
 SETUP = "benchmarks/peers/postgres/setup"
@@ -28,6 +30,37 @@ for line in sys.stdin:
     answer = {"rows": 2000} if "branches" in command else {"per_second": 1.0, "latency_ms": 1.0, "transactions": 1}
     print(json.dumps(answer), flush=True)
 """
+
+
+class Measure(unittest.TestCase):
+    """A busy machine, on which no transaction ends in the first runs of pgbench."""
+
+    def measure(self, results):
+        spec = importlib.util.spec_from_file_location("tpcb", PROGRAM)
+        tpcb = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(tpcb)
+        server = tpcb.Server.__new__(tpcb.Server)  # without a real server
+        server.transactions = 0
+        server.check = lambda: None
+        server.sql = lambda text: ""
+        self.seconds = []
+
+        def pgbench(clients, seconds, seed):
+            self.seconds.append(seconds)
+            done = results.pop(0)
+            rate = "latency average = 1.5 ms\ntps = 3.5 (without initial connection time)" if done else ""
+            return done, rate
+
+        server.pgbench = pgbench
+        return server.measure({"clients": 1, "seconds": 2, "seed": 1})
+
+    def test_a_run_without_a_transaction_is_repeated_for_longer(self):
+        self.assertEqual(self.measure([0, 0, 5]), {"per_second": 3.5, "transactions": 5, "latency_ms": 1.5})
+        self.assertEqual(self.seconds, [2, 4, 8])
+
+    def test_no_transaction_at_all_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "no transaction of PostgreSQL ended within 32 s"):
+            self.measure([0] * 5)
 
 
 class Bench(unittest.TestCase):
