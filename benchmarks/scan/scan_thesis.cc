@@ -185,8 +185,8 @@ class WideTable {
     return expected;
   }
 
-  /// Scans the log and returns the time for each row. For one thread this is its CPU time. For several threads, each
-  /// of which scans a part, it is the wall-clock time from the begin of the first to the end of the last.
+  /// Scans the log and returns the time for each row. One thread: its CPU time. Several threads: each scans a part, and
+  /// the time is the wall-clock time from the first thread's begin to the last thread's end.
   double log_scan(int64_t bound, const ScanTotals& expected, size_t threads = 1) {
     return in_parts(threads, expected, [&, pages = pin()](EpochThread& thread, size_t part) {
       return log_part(thread, bound, pages, part, threads);

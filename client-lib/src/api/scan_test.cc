@@ -1,13 +1,11 @@
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <set>
-#include <thread>
 
 #include <loam/client/scan.h>
 
 #include "client-lib/testing/cluster_test_fixture.h"
-#include "common/base/env.h"
+#include "common/testing/eventually.h"
 
 namespace loam::client {
 namespace {
@@ -101,11 +99,8 @@ TEST_F(ScanTest, ReportsProgress) {
     progress_calls.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
   };
   auto stream = client_->scan(table, query, options).value();
-  const uint64_t deadline_ns = Env::now_ns() + 20'000'000'000;
-  while (progress_calls.load(std::memory_order_relaxed) < 3 && Env::now_ns() < deadline_ns) {  // relaxed: a count
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));                                 // poll interval
-  }
-  EXPECT_GE(progress_calls.load(std::memory_order_relaxed), 3u);  // relaxed: a count
+  const auto three_calls = [&] { return progress_calls.load(std::memory_order_relaxed) >= 3; };  // relaxed: a count
+  EXPECT_TRUE(loam::testing::eventually(three_calls));
   EXPECT_LT(stream.statistics().pages, stream.statistics().pages_total + 1);
   EXPECT_TRUE(stream.collect().ok());
 }
