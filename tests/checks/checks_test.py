@@ -62,8 +62,8 @@ class Planted(unittest.TestCase):
 
 class TextualChecks(Planted):
     def test_a_good_tree_is_clean(self):
-        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "claims", "idioms", "spelling", "commits",
-                     "formatting"):  # fmt: skip
+        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "claims", "idioms", "spelling", "python",
+                     "commits", "formatting"):  # fmt: skip
             with self.subTest(name):
                 self.assert_clean(name)
 
@@ -249,6 +249,12 @@ class TextualChecks(Planted):
     def test_spelling(self):
         self.plant("docs/typo.md", "All is well.\nThis was rec" "ieved.\n")
         self.assert_found("spelling", ("docs/typo.md", 2))
+
+    def test_python(self):
+        self.plant("tests/run.py", "import os\n\n\ndef run():\n    return given\n")
+        self.plant("tests/tool", "#!/usr/bin/env python3\nprint(missing)\n")
+        self.plant("tests/broken.py", "def run(:\n")
+        self.assert_found("python", ("tests/broken.py", 1), ("tests/run.py", 1), ("tests/run.py", 5), ("tests/tool", 2))
 
     def test_formatting(self):
         self.plant("common/base/ugly.cc", "int  main( ) { return 0 ; }\n")

@@ -35,7 +35,7 @@ class Run:
 
     def command(self):
         seed_folders = [folder for folder in (self.build / "seeds" / self.target, ROOT / "tests/fuzz/corpus" / self.target)
-                 if folder.is_dir()]
+                        if folder.is_dir()]
         folders = [self.grown, *seed_folders]
         command = [self.build / "bin" / self.target, f"-max_total_time={self.arguments.seconds}",
                    f"-artifact_prefix={self.artifacts}/{self.target}-", f"-max_len={INPUT_BYTES}",
@@ -47,7 +47,7 @@ class Run:
         if self.arguments.fixed_seed:
             # A short run executes the same inputs every time, and keeps none.
             command.append("-seed=1")
-            folders = given
+            folders = seed_folders
         return [str(part) for part in [*command, *folders]]
 
     def run(self):
