@@ -213,6 +213,25 @@ TEST(OracleTest, PowerCutMayUndoLastCommitsAsAWhole) {
   expect_right(story);
 }
 
+TEST(OracleTest, PowerCutMayUndoTheRecordsOfAConstantSum) {
+  HistoryBuilder story;
+  story.put(10, {1, 2});
+  story.model.expect_constant_sum(HistoryBuilder::kTable, 2, 2'003);
+  story.cut_power(10, 9);
+  story.model.summed(story.begin(0), HistoryBuilder::kTable, 0, 0, story.oracle.now());
+  expect_right(story);
+}
+
+TEST(OracleTest, PowerCutThatUndoesALaterTransactionKeepsAConstantSum) {
+  HistoryBuilder story;
+  story.put(10, {1, 2});
+  story.model.expect_constant_sum(HistoryBuilder::kTable, 2, 2'003);
+  story.put(11, {1, 2}, WriteKind::kUpdate);
+  story.cut_power(11, 10);
+  story.model.summed(story.begin(0), HistoryBuilder::kTable, 0, 0, story.oracle.now());
+  EXPECT_EQ(story.oracle.invariant(), "scan-sum") << story.oracle.message();
+}
+
 TEST(OracleTest, UndoneCommitMayBeAcknowledgedLateOrRefused) {
   for (const StatusCode answer : {StatusCode::kOk, StatusCode::kFenced, StatusCode::kUnknownOutcome}) {
     HistoryBuilder story;

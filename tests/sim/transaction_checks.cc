@@ -228,10 +228,11 @@ void TransactionModel::check_atomic(const ModelTransaction& reader, const ModelT
 void TransactionModel::check_total(const ModelTransaction& reader, TableId table, const Total& found) {
   const auto should = totals_.find(table);
   // A loss also removes the values of the lost records, so the sum is unknown.
-  if (should == totals_.end() || found == should->second || losses_.any()) return;
+  if (should == totals_.end() || found == should->second.total || losses_.any()) return;
   violate("scan-sum", "a scan of " + name(reader) + " over table " + std::to_string(table.value) + " found " +
                           std::to_string(found.count) + " records of sum " + std::to_string(found.sum) + ", not " +
-                          std::to_string(should->second.count) + " of " + std::to_string(should->second.sum));
+                          std::to_string(should->second.total.count) + " of " +
+                          std::to_string(should->second.total.sum));
 }
 
 void TransactionModel::mark_observed(ModelTransaction& writer, const ModelTransaction& reader, RecordId place) {

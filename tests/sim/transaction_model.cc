@@ -319,7 +319,7 @@ void TransactionModel::aborted(TransactionNumber number) {
 
 void TransactionModel::expect_constant_sum(TableId table, int64_t count, int64_t sum) {
   const std::lock_guard lock(verdict_.mutex());
-  totals_[table] = {count, sum};
+  totals_[table] = {{count, sum}, static_cast<TransactionNumber>(transactions_.size())};
 }
 
 void TransactionModel::client_crashed(uint32_t process) {
@@ -372,6 +372,12 @@ void TransactionModel::power_cut(const InCommitLog& written, const InCommitLog& 
     const TransactionId id = transaction.id;
     if (id.value == 0 || transaction.commit_lost != kNever || !written(id) || left(id)) continue;
     transaction.commit_lost = now;
+    // The records of a constant sum may be gone with the transaction that made them.
+    std::erase_if(totals_, [&](const auto& constant) {
+      return transaction.number < constant.second.made_before &&
+             std::ranges::any_of(
+                 transaction.writes, [&](const Write& write) { return write.place.table == constant.first; });
+    });
     if (may_lose || !transaction.certain() || transaction.writes.empty()) continue;
     violate("durable-commit-lost", name(transaction) + " is not in the commit log after a power cut");
   }

@@ -153,7 +153,8 @@ class TransactionModel {
 
   // ---- the whole run ----------------------------------------------------------------------------------------------
 
-  /// The balances of this table always add up to `sum` over `count` records.
+  /// The balances of this table add up to `sum` over `count` records, until a storage node loses records or a power cut
+  /// undoes a transaction that made some of them.
   void expect_constant_sum(TableId table, int64_t count, int64_t sum);
   /// A creation of a unique index that was requested at `requested_at` was refused because records are not unique.
   void index_refused(std::string_view index, TableId table, UniqueBy unique, LogicalTime requested_at);
@@ -250,7 +251,13 @@ class TransactionModel {
   std::unordered_map<uint64_t, TransactionNumber> by_tag_;
   std::unordered_map<RecordId, Chain, RecordIdHash> chains_;
   std::map<TableId, std::set<Key>> keys_;  // keys that any client has tried to write
-  std::map<TableId, Total> totals_;
+  /// A total that every snapshot shows, because its records were made by transactions before `made_before`, and all
+  /// later ones keep it.
+  struct ConstantTotal {
+    Total total;
+    TransactionNumber made_before = 0;
+  };
+  std::map<TableId, ConstantTotal> totals_;
   uint64_t highest_id_ = 0;
   bool commits_may_go_ = false;  // a power cut may undo commits
   uint64_t begun_ = 0, commits_ = 0, aborts_ = 0, unknown_ = 0, resolved_ = 0, reads_ = 0, scans_ = 0;
