@@ -1,5 +1,6 @@
 #include "common/program/program.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "common/program/log_output.h"
 #include "common/program/standard_streams.h"
 #include "common/program/stop_signals.h"
+#include "common/program/supervisor.h"
 
 namespace loam::program {
 namespace {
@@ -55,6 +57,20 @@ void declare(CLI::App& app, const Option& option) {
       ->type_name("VALUE")
       // A script may append an option to a fixed command line, so the last occurrence counts.
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+/// Waits for the reason to end. Meanwhile it reports suppressed log lines and feeds the watchdog.
+Status wait_for_end(StopSignals& signals, Supervisor& supervisor, const Service& service) {
+  using Clock = std::chrono::steady_clock;
+  std::chrono::milliseconds period = kSuppressedReportPeriod;
+  if (const auto feed = supervisor.feed_period(); feed.has_value()) period = std::min(period, *feed);
+  Clock::time_point reported = Clock::now();
+  return signals.wait(period, [&] {
+    if (const auto rounds = service.rounds(); rounds.has_value()) supervisor.feed(*rounds);
+    if (Clock::now() - reported < kSuppressedReportPeriod) return;
+    reported = Clock::now();
+    log_suppressed(false);
+  });
 }
 
 }  // namespace
@@ -126,6 +142,7 @@ ExitCode Program::run_service(const ServiceFactory& factory) {
     return ExitCode::kBadOption;
   }
   // Start: until set_serving(), a stop signal ends the process at once.
+  Supervisor supervisor;
   log_info(name_ + " " LOAM_VERSION ": " + options_.to_line());
   auto service = factory.start([&signals](const Status& why) { signals.fail(why); });
   ExitCode code = ExitCode::kStopped;
@@ -136,13 +153,15 @@ ExitCode Program::run_service(const ServiceFactory& factory) {
     // Service: this thread waits for a signal or a call of `lost`; the server runs in its own threads.
     signals.set_serving();
     log_info((*service)->describe());
-    const Status why = signals.wait(kSuppressedReportPeriod, [] { log_suppressed(false); });
+    supervisor.serving((*service)->describe());
+    const Status why = wait_for_end(signals, supervisor, **service);
     if (!why.ok()) {
       log_error("ending: " + why.to_string());
       code = ExitCode::kCannotContinue;
     }
     // Stop: a second signal ends the process at once.
     log_info("stopping");
+    supervisor.stopping();
     Env::pause_point("program.stopping");
     (*service)->stop();
     service.value().reset();

@@ -1,8 +1,10 @@
 // The frame of the server programs: options from command line and file, log, signals, exit codes.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/base/status.h"
@@ -24,6 +26,9 @@ class Service {
   virtual ~Service() = default;
   /// The line that the program logs when the server has started: "serving at tcp://…".
   virtual std::string describe() const = 0;
+  /// Returns the number of rounds that the loop which serves requests has made. A watchdog ends a program whose number
+  /// stays the same. nullopt: no watchdog may end this server.
+  virtual std::optional<uint64_t> rounds() const { return std::nullopt; }
   /// Stops the server gracefully: it finishes the requests that it has begun, and refuses new ones. Called once.
   virtual void stop() = 0;
 };

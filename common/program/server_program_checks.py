@@ -219,8 +219,29 @@ def check_second_signal(program, arguments, folder):
         expect(server.end(signal.SIGTERM) == 128 + signal.SIGTERM, "a second signal ends the program at once")
 
 
-def check(program, name, arguments):
-    """Runs all checks. `arguments` make the program listen on free ports of the loopback interface."""
+def check_supervisor(program, arguments, folder, watched):
+    """Plays systemd: the program tells when it serves and stops. Its watchdog is fed if it is `watched`."""
+    path = str(pathlib.Path(folder) / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(path)
+        supervisor.settimeout(DEADLINE_S)
+        # The watchdog of another process than this one would be ignored, so WATCHDOG_PID is absent.
+        with Server(program, *arguments, env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000"}) as server:
+            first = supervisor.recv(1_000).decode()
+            expect(first.startswith("READY=1\nSTATUS=serving at tcp://"), f"it tells that it serves: {first}")
+            for _ in range(3 if watched else 0):
+                fed = supervisor.recv(1_000)
+                expect(fed == b"WATCHDOG=1", f"an idle server feeds its watchdog: {fed}")
+            server.process.send_signal(signal.SIGTERM)
+            while (last := supervisor.recv(1_000)) == b"WATCHDOG=1" and watched:
+                pass
+            expect(last.startswith(b"STOPPING=1"), f"it tells that it stops: {last}")
+            expect(server.wait() == STOPPED, "it ends")
+
+
+def check(program, name, arguments, watched):
+    """Runs all checks. `arguments` make the program listen on free ports of the loopback interface. `watched`: a
+    watchdog may end the program."""
     with tempfile.TemporaryDirectory() as folder:
         check_options(program, name)
         check_config_file(program, folder)
@@ -230,3 +251,4 @@ def check(program, name, arguments):
         check_ports(program, arguments)
         check_signals(program, arguments, folder)
         check_second_signal(program, arguments, folder)
+        check_supervisor(program, arguments, folder, watched)

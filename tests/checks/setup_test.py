@@ -27,13 +27,14 @@ class Setup(unittest.TestCase):
         self.bin.mkdir()
         self.log = self.root / "log"
         self.log.touch()
-        for tool in ("bash", "cat", "env", "touch"):
+        for tool in ("bash", "cat", "chmod", "env", "rm", "tee", "touch"):
             (self.bin / tool).symlink_to(shutil.which(tool))
         self.stand_in("dpkg-query", f'[ -e "{self.installed}/$3" ] && echo -n installed')
         self.stand_in("apt-get", f'echo "apt-get $*" >>"{self.log}"; for p in "$@"; do case "$p" in '
                       f'-*|update|install|*=*) ;; *) touch "{self.installed}/$p" ;; esac; done')  # fmt: skip
         self.stand_in("id", "echo 0")
         self.os_release = DEBIAN
+        self.policy = self.root / "policy-rc.d"
 
     def stand_in(self, name, script):
         path = self.bin / name
@@ -43,7 +44,7 @@ class Setup(unittest.TestCase):
     def run_setup(self, *arguments):
         release = self.root / "os-release"
         release.write_text(self.os_release)
-        env = {"PATH": str(self.bin), "LOAM_OS_RELEASE": str(release)}
+        env = {"PATH": str(self.bin), "LOAM_OS_RELEASE": str(release), "LOAM_SERVICE_POLICY": str(self.policy)}
         return subprocess.run([shutil.which("bash"), SETUP, *arguments], env=env, capture_output=True, text=True)
 
     def packages(self):
@@ -83,7 +84,20 @@ class Setup(unittest.TestCase):
         self.assertIn("neither root nor sudo", result.stderr)
         self.assertEqual(self.log.read_text(), "")
 
+    def test_no_service_is_started(self):
+        seen = self.root / "seen"
+        self.stand_in("apt-get", f'case "$*" in *update) exit 0 ;; esac; [ -x "{self.policy}" ] && cat "{self.policy}" >"{seen}"; exit 100')
+        self.run_setup()
+        self.assertIn("exit 101", seen.read_text())  # Debian's answer for: this action is forbidden
+        self.assertFalse(self.policy.exists(), "left behind")
+
+    def test_a_policy_of_the_host_stays(self):
+        self.policy.write_text("mine")
+        self.assertEqual(self.run_setup().returncode, 0)
+        self.assertEqual(self.policy.read_text(), "mine")
+
     def test_installs_through_sudo(self):
+        self.policy.touch()
         self.stand_in("id", "echo 1000")
         self.stand_in("sudo", f'echo sudo >>"{self.log}"; exec "$@"')
         self.assertEqual(self.run_setup().returncode, 0)

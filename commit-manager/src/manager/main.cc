@@ -24,6 +24,7 @@ class Manager final : public loam::program::Service {
     const std::string admin = manager_->admin_address();
     return "serving at " + manager_->address() + (admin.empty() ? "" : ", administration at " + admin);
   }
+  std::optional<uint64_t> rounds() const override { return manager_->rounds(); }
   void stop() override { manager_->stop(); }
 
  private:

@@ -270,6 +270,8 @@ void CommitManager::Parts::stop() {
 const std::string& CommitManager::address() const { return parts_->address; }
 const std::string& CommitManager::admin_address() const { return parts_->admin_address; }
 
+uint64_t CommitManager::rounds() const { return parts_->transport->counters().polls.read(); }
+
 ManagerStatistics CommitManager::statistics() const {
   const Parts& parts = *parts_;
   struct Answer {

@@ -88,7 +88,7 @@ def check_log_limit():
 
 
 def main():
-    frame.check(PROGRAM, "loam-commit-manager", LOOPBACK)
+    frame.check(PROGRAM, "loam-commit-manager", LOOPBACK, watched=True)
     check_ranges()
     check_log_limit()
     with tempfile.TemporaryDirectory() as folder:

@@ -91,7 +91,7 @@ def check_replaced(manager):
 def main():
     manager_arguments = ["--listen", "tcp://127.0.0.1:0", "--admin", "", "--nodes", "0"]
     with frame.Server(MANAGER, *manager_arguments) as manager:
-        frame.check(NODE, "loam-storage-node", [*SMALL, "--manager", manager.address])
+        frame.check(NODE, "loam-storage-node", [*SMALL, "--manager", manager.address], watched=False)
         check_ranges()
         check_network_threads(manager)
         check_replaced(manager)

@@ -79,6 +79,10 @@ class CommitManager {
   /// Returns the address of the administration, for example "127.0.0.1:7410"; empty if there is none.
   const std::string& admin_address() const;
 
+  /// Returns the number of rounds that the server thread has made. It rises many times a second while the thread works.
+  /// Any thread, before stop().
+  uint64_t rounds() const;
+
   /// Returns the present counters and levels. Waits for the server thread. All are zero after stop().
   ManagerStatistics statistics() const;
   /// Runs `task` on the server thread between two of its poll rounds. Administration uses it. Returns false if the
