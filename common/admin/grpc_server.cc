@@ -8,6 +8,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include "common/admin/metrics.h"
 #include "common/base/log.h"
 
 namespace loam {
@@ -29,6 +30,28 @@ void set_limits(grpc::ServerBuilder& builder, const GrpcLimits& limits) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Without this, gRPC stops its own keep-alive pings after two pings without data.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+}
+
+HttpServer::Routes routes(HttpContent content, const std::atomic<bool>& serving) {
+  const auto text = [](unsigned status, std::string body) {
+    return HttpReply{.status = status, .body = std::move(body)};
+  };
+  return {
+      {"/metrics",
+       [metrics = std::move(content.metrics)] {
+         return HttpReply{.content_type = std::string(Metrics::kContentType), .body = metrics()};
+       }},
+      {"/healthz", [text] { return text(200, "ok\n"); }},
+      {"/readyz",
+       [text, &serving] {
+         return serving.load(std::memory_order_relaxed) ? text(200, "serving\n") : text(503, "not serving\n");
+       }},
+      {"/version",
+       [protocol = content.protocol_version] {
+         return HttpReply{.content_type = "application/json",
+                          .body = R"({"version":")" LOAM_VERSION R"(","protocol":)" + std::to_string(protocol) + "}\n"};
+       }},
+  };
 }
 
 }  // namespace
@@ -62,7 +85,7 @@ grpc::Status to_grpc(const Status& status) {
 }
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address, grpc::Service& service,
-                                                      const GrpcLimits& limits) {
+                                                      HttpContent content, const GrpcLimits& limits) {
   gpr_set_log_function(log_for_grpc);
   grpc::EnableDefaultHealthCheckService(true);
   // The port is opened before gRPC starts, so that a port in use is reported without a running server. gRPC gets no
@@ -79,35 +102,43 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address
     return Status(StatusCode::kUnavailable, "gRPC cannot start the administration on " + address);
   }
   const std::string host = address.substr(0, address.rfind(':') + 1);
-  return std::unique_ptr<GrpcServer>(
-      new GrpcServer(std::move(server), std::move(acceptor), std::move(receiver), host + std::to_string(port)));
+  return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(server), std::move(acceptor), std::move(receiver),
+                                                    host + std::to_string(port), std::move(content), limits));
 }
 
 GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acceptor> acceptor,
-                       std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver, std::string address)
+                       std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver, std::string address,
+                       HttpContent content, const GrpcLimits& limits)
     : server_(std::move(server)),
       acceptor_(std::move(acceptor)),
       receiver_(std::move(receiver)),
-      address_(std::move(address)) {
+      address_(std::move(address)),
+      http_(routes(std::move(content), serving_),
+            [this](int fd) {
+              grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+              connection.fd = fd;
+              receiver_->HandleNewConnection(&connection);
+            },
+            {.first_bytes = limits.handshake}) {
   // The health service exists before the first connection is accepted, and must not report a server that still starts.
   set_serving(false);
-  acceptor_->start([this](int fd) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.fd = fd;
-    receiver_->HandleNewConnection(&connection);
-  });
+  acceptor_->start([this](int fd) { http_.take(fd); });
 }
 
 GrpcServer::~GrpcServer() { stop(); }
 
 void GrpcServer::stop() {
-  // The acceptor stops before the server, so that no socket reaches a server that shuts down.
+  // The acceptor and the HTTP thread stop before the server, so that no socket reaches a server that shuts down.
   set_serving(false);
   acceptor_->stop();
+  http_.stop();
   server_->Shutdown(std::chrono::system_clock::now() + kShutdownGracePeriod);
   server_->Wait();
 }
 
-void GrpcServer::set_serving(bool serving) { server_->GetHealthCheckService()->SetServingStatus(serving); }
+void GrpcServer::set_serving(bool serving) {
+  serving_.store(serving, std::memory_order_relaxed);
+  server_->GetHealthCheckService()->SetServingStatus(serving);
+}
 
 }  // namespace loam

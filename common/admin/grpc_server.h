@@ -1,13 +1,17 @@
-// The common part of the servers' gRPC administrations: a port, the health service, and errors.
+// The common part of the servers' administrations: a port for gRPC and HTTP, the health service, and errors.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include <grpcpp/grpcpp.h>
 
 #include "common/admin/acceptor.h"
+#include "common/admin/http_server.h"
 #include "common/base/status.h"
 
 namespace loam {
@@ -24,8 +28,21 @@ struct GrpcLimits {
   std::chrono::milliseconds probe_timeout{5'000};  ///< time within which the peer must answer the ping
 };
 
+/// What a server adds to the HTTP replies of its administration port.
+struct HttpContent {
+  std::function<std::string()> metrics;  ///< returns the text for /metrics; the HTTP thread calls it until stop()
+  uint16_t protocol_version = 0;         ///< version of the protocol between the processes, for /version
+};
+
 /// A gRPC server with one service of its owner and the standard health service (grpc.health.v1.Health), which answers
-/// NOT_SERVING until set_serving(true).
+/// NOT_SERVING until set_serving(true). The same port answers these HTTP requests:
+///
+/// | path       | reply                                                                                   |
+/// | ---------- | --------------------------------------------------------------------------------------- |
+/// | `/metrics` | the metrics of the server for Prometheus                                                |
+/// | `/healthz` | 200: the process answers                                                                |
+/// | `/readyz`  | 200 or 503: the state of the health service                                             |
+/// | `/version` | the version of the program and of the protocol between the processes, as a JSON object  |
 ///
 /// Owner: the administration of a server, which also owns the service. Threads: gRPC's own threads run the handlers;
 /// set_serving() from any thread, the other functions from one.
@@ -33,7 +50,7 @@ class GrpcServer {
  public:
   /// Starts a server that listens on "host:port", as Acceptor::listen() does. kUnavailable: the port is in use.
   static Result<std::unique_ptr<GrpcServer>> start(const std::string& address, grpc::Service& service,
-                                                   const GrpcLimits& limits = {});
+                                                   HttpContent content, const GrpcLimits& limits = {});
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
@@ -53,12 +70,15 @@ class GrpcServer {
 
  private:
   GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acceptor> acceptor,
-             std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver, std::string address);
+             std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver, std::string address,
+             HttpContent content, const GrpcLimits& limits);
 
   const std::unique_ptr<grpc::Server> server_;
   const std::unique_ptr<Acceptor> acceptor_;
   const std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver_;
   const std::string address_;
+  std::atomic<bool> serving_{false};  // relaxed: each reader reports a recent state
+  HttpServer http_;
 };
 
 }  // namespace loam

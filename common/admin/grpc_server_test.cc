@@ -60,39 +60,6 @@ int health(const std::string& address) {
   return bytes.begin()[1];
 }
 
-TEST(GrpcServer, HealthServiceFollowsSetServing) {
-  OneMethod service;
-  auto server = GrpcServer::start("127.0.0.1:0", service);
-  ASSERT_TRUE(server.ok()) << server.status().to_string();
-  const std::string address = (*server)->address();
-  EXPECT_NE(address, "127.0.0.1:0");
-  EXPECT_EQ(health(address), 2) << "NOT_SERVING";
-  (*server)->set_serving(true);
-  EXPECT_EQ(health(address), 1) << "SERVING";
-  (*server)->set_serving(false);
-  EXPECT_EQ(health(address), 2);
-  (*server)->stop();
-  (*server)->stop();
-  EXPECT_EQ(health(address), -1);
-}
-
-TEST(GrpcServer, RefusesAPortInUse) {
-  OneMethod service;
-  const auto server = GrpcServer::start("127.0.0.1:0", service);
-  ASSERT_TRUE(server.ok());
-  const auto second = GrpcServer::start((*server)->address(), service);
-  EXPECT_EQ(second.code(), StatusCode::kUnavailable);
-  EXPECT_NE(second.status().message().find((*server)->address()), std::string_view::npos);
-}
-
-TEST(GrpcServer, ErrorsKeepTheirMessage) {
-  const grpc::Status status = to_grpc({StatusCode::kNotFound, "no such node"});
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
-  EXPECT_EQ(status.error_message(), "no such node");
-  EXPECT_TRUE(to_grpc(ok_status()).ok());
-  EXPECT_EQ(to_grpc({StatusCode::kInternal, ""}).error_code(), grpc::StatusCode::INTERNAL);
-}
-
 /// A peer with a plain TCP socket, which does not speak gRPC.
 class Peer {
  public:
@@ -117,19 +84,90 @@ class Peer {
     char byte = 0;
     return ::recv(fd_, &byte, 1, 0) == 1;
   }
-  /// Reads all bytes that have arrived. Returns whether the server has closed the connection.
-  bool closed() const {
+  /// Appends the bytes that have arrived to `text`. Returns whether the server has closed the connection.
+  bool read(std::string& text) const {
     char bytes[4'096];
     for (;;) {
       const ssize_t size = ::recv(fd_, bytes, sizeof(bytes), 0);
       if (size < 0) return errno != EAGAIN && errno != EWOULDBLOCK;
       if (size == 0) return true;
+      text.append(bytes, static_cast<size_t>(size));
     }
+  }
+  /// Reads all bytes that have arrived. Returns whether the server has closed the connection.
+  bool closed() const {
+    std::string ignored;
+    return read(ignored);
   }
 
  private:
   const int fd_;
 };
+
+HttpContent no_content() {
+  return {.metrics = [] { return std::string(); }};
+}
+
+TEST(GrpcServer, HealthServiceFollowsSetServing) {
+  OneMethod service;
+  auto server = GrpcServer::start("127.0.0.1:0", service, no_content());
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const std::string address = (*server)->address();
+  EXPECT_NE(address, "127.0.0.1:0");
+  EXPECT_EQ(health(address), 2) << "NOT_SERVING";
+  (*server)->set_serving(true);
+  EXPECT_EQ(health(address), 1) << "SERVING";
+  (*server)->set_serving(false);
+  EXPECT_EQ(health(address), 2);
+  (*server)->stop();
+  (*server)->stop();
+  EXPECT_EQ(health(address), -1);
+}
+
+TEST(GrpcServer, RefusesAPortInUse) {
+  OneMethod service;
+  const auto server = GrpcServer::start("127.0.0.1:0", service, no_content());
+  ASSERT_TRUE(server.ok());
+  const auto second = GrpcServer::start((*server)->address(), service, no_content());
+  EXPECT_EQ(second.code(), StatusCode::kUnavailable);
+  EXPECT_NE(second.status().message().find((*server)->address()), std::string_view::npos);
+}
+
+/// Returns the reply to a GET request, headers included; empty if none came.
+std::string get(const std::string& address, const std::string& path) {
+  const Peer peer(address);
+  EXPECT_TRUE(peer.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+  std::string text;
+  EXPECT_TRUE(testing::eventually([&] { return peer.read(text); })) << "no end of the reply";
+  return text;
+}
+
+TEST(GrpcServer, TheSamePortAnswersHttp) {
+  OneMethod service;
+  auto server = GrpcServer::start("127.0.0.1:0", service,
+                                  {.metrics = [] { return std::string("loam_test 1\n"); }, .protocol_version = 8});
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const std::string address = (*server)->address();
+  const std::string metrics = get(address, "/metrics");
+  EXPECT_NE(metrics.find("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), std::string::npos) << metrics;
+  EXPECT_TRUE(metrics.ends_with("\r\n\r\nloam_test 1\n")) << metrics;
+  EXPECT_TRUE(get(address, "/healthz").ends_with("\r\n\r\nok\n"));
+  EXPECT_TRUE(get(address, "/readyz").starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+  (*server)->set_serving(true);
+  EXPECT_TRUE(get(address, "/readyz").starts_with("HTTP/1.1 200 OK\r\n"));
+  const std::string version = get(address, "/version");
+  EXPECT_NE(version.find(R"({"version":")"), std::string::npos) << version;
+  EXPECT_NE(version.find(R"("protocol":8})"), std::string::npos) << version;
+  EXPECT_EQ(health(address), 1) << "gRPC on the same port";
+}
+
+TEST(GrpcServer, ErrorsKeepTheirMessage) {
+  const grpc::Status status = to_grpc({StatusCode::kNotFound, "no such node"});
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "no such node");
+  EXPECT_TRUE(to_grpc(ok_status()).ok());
+  EXPECT_EQ(to_grpc({StatusCode::kInternal, ""}).error_code(), grpc::StatusCode::INTERNAL);
+}
 
 /// The first bytes of an HTTP/2 client: the preface and empty settings.
 constexpr std::string_view kHttp2Begin("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
@@ -144,7 +182,7 @@ TEST(GrpcServer, ClosesAConnectionWithoutAHandshake) {
   OneMethod service;
   GrpcLimits limits = patient();
   limits.handshake = std::chrono::milliseconds(50);
-  auto server = GrpcServer::start("127.0.0.1:0", service, limits);
+  auto server = GrpcServer::start("127.0.0.1:0", service, no_content(), limits);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   const Peer silent((*server)->address());
   const Peer slow((*server)->address());
@@ -158,7 +196,7 @@ TEST(GrpcServer, ClosesAnIdleConnection) {
   OneMethod service;
   GrpcLimits limits = patient();
   limits.idle = std::chrono::milliseconds(50);
-  auto server = GrpcServer::start("127.0.0.1:0", service, limits);
+  auto server = GrpcServer::start("127.0.0.1:0", service, no_content(), limits);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   const Peer idle((*server)->address());
   ASSERT_TRUE(idle.send(kHttp2Begin));
@@ -169,7 +207,7 @@ TEST(GrpcServer, ClosesAConnectionWhosePeerAnswersNoPing) {
   OneMethod service;
   GrpcLimits limits = patient();
   limits.probe_after = limits.probe_timeout = std::chrono::milliseconds(50);
-  auto server = GrpcServer::start("127.0.0.1:0", service, limits);
+  auto server = GrpcServer::start("127.0.0.1:0", service, no_content(), limits);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   const Peer dead((*server)->address());
   ASSERT_TRUE(dead.send(kHttp2Begin));
@@ -180,7 +218,7 @@ std::atomic<size_t> warnings{0};  // relaxed: a count
 
 TEST(GrpcServer, AcceptsAgainAfterFileDescriptorsRanOut) {
   OneMethod service;
-  auto server = GrpcServer::start("127.0.0.1:0", service);
+  auto server = GrpcServer::start("127.0.0.1:0", service, no_content());
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   set_log_sink([](LogLevel, std::string_view line) {
     if (line.find("Too many open files") != std::string_view::npos) warnings.fetch_add(1, std::memory_order_relaxed);
@@ -205,7 +243,7 @@ std::vector<std::string> lines;
 
 TEST(GrpcServer, GrpcLinesGoToTheLogUnderItsLimit) {
   OneMethod service;
-  auto server = GrpcServer::start("127.0.0.1:0", service);
+  auto server = GrpcServer::start("127.0.0.1:0", service, no_content());
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   lines.clear();
   set_log_sink([](LogLevel level, std::string_view line) {

@@ -10,6 +10,8 @@
 
 #include "commit-manager/src/admin/convert.h"
 #include "common/admin/grpc_server.h"
+#include "common/admin/metrics.h"
+#include "common/wire/opcode.h"
 #include "loam/commit/admin.grpc.pb.h"
 
 namespace loam::commit {
@@ -145,6 +147,18 @@ class Service final : public admin::ClusterAdmin::Service {
     return grpc::Status::OK;
   }
 
+  /// The metrics of the commit manager. After a time-out they say only that the core does not answer.
+  std::string metrics() {
+    const auto numbers =
+        read_core<ManagerStatistics>(nullptr, [this](const Core& core) { return backend_.statistics(core); });
+    Metrics metrics;
+    if (!numbers.ok()) return "# " + numbers.status().to_string() + "\n";
+    metrics.add("loam_manager", numbers->core);
+    metrics.add("loam_manager", *numbers);
+    metrics.add("loam_recovery", numbers->recovery);
+    return metrics.text();
+  }
+
  private:
   /// Posts `start`, and waits until it has called its second argument, which it does once, at once or later.
   template <class T, class Start>
@@ -162,7 +176,7 @@ class Service final : public admin::ClusterAdmin::Service {
     // whose call was cancelled reports kCancelled.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(backend_.timeout_ns);
     while (future.wait_for(kCancelCheck) != std::future_status::ready) {
-      if (context->IsCancelled())
+      if (context != nullptr && context->IsCancelled())
         return Status(StatusCode::kCancelled, "the call was cancelled; a change that has started continues");
       if (std::chrono::steady_clock::now() > deadline) {
         return Status(StatusCode::kUnknownOutcome,
@@ -197,7 +211,9 @@ struct AdminServer::Impl {
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, AdminBackend backend) {
   auto impl = std::make_unique<Impl>(std::move(backend));
-  LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service));
+  LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service,
+                                                        {.metrics = [it = impl.get()] { return it->service.metrics(); },
+                                                         .protocol_version = wire::kProtocolVersion}));
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }
 

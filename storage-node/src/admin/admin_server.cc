@@ -2,19 +2,42 @@
 // replaces this file in the simulator.
 #include "storage-node/src/admin/admin_server.h"
 
+#include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <span>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include <pthread.h>
 
 #include "common/admin/grpc_server.h"
+#include "common/admin/metrics.h"
 #include "common/admin/statistics.h"
+#include "common/wire/opcode.h"
 #include "loam/storage/admin.grpc.pb.h"
 
 namespace loam::storage {
 namespace {
+
+/// Tables of which the metrics have numbers of their own: those with the most memory.
+constexpr size_t kTablesInMetrics = 100;
+
+/// The metrics of the node and of its largest tables. More tables would make a scrape slow, and Prometheus large.
+std::string metrics_of(NodeStatistics statistics) {
+  Metrics metrics;
+  metrics.add("loam_node", statistics);
+  const auto memory = [](const TableStatistics& table) { return table.log_bytes + table.index_bytes; };
+  const size_t shown = std::min(statistics.tables.size(), kTablesInMetrics);
+  std::ranges::partial_sort(statistics.tables, statistics.tables.begin() + static_cast<ptrdiff_t>(shown),
+                            std::ranges::greater(), memory);
+  for (const TableStatistics& table : std::span(statistics.tables).first(shown)) {
+    metrics.add("loam_table", table, {{"table", table.name}}, {"table", "name", "index_of"});
+  }
+  return metrics.text();
+}
 
 class Service final : public admin::NodeAdmin::Service {
  public:
@@ -41,6 +64,8 @@ class Service final : public admin::NodeAdmin::Service {
     fill_table(statistics.tables, *reply->mutable_tables());
     return grpc::Status::OK;
   }
+
+  std::string metrics() const { return metrics_of(statistics_()); }
 
  private:
   const std::function<NodeStatistics()> statistics_;
@@ -82,7 +107,9 @@ Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& addre
                                                         std::function<NodeStatistics()> health,
                                                         std::function<bool()> serving) {
   auto impl = std::make_unique<Impl>(std::move(statistics), std::move(health));
-  LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service));
+  LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service,
+                                                        {.metrics = [it = impl.get()] { return it->service.metrics(); },
+                                                         .protocol_version = wire::kProtocolVersion}));
   impl->health = std::thread([it = impl.get(), serving = std::move(serving)] { it->watch(serving); });
   pthread_setname_np(impl->health.native_handle(), "loam-health");
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
