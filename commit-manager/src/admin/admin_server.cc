@@ -106,6 +106,32 @@ class Service final : public admin::ClusterAdmin::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status EndSession(grpc::ServerContext* context, const admin::EndSessionRequest* request,
+                          admin::EndSessionReply*) override {
+    const SessionId session(request->session());
+    const auto ended = call_core<std::monostate>(context, [session](Core& core, const auto& done) {
+      const Status status = core.end_session(session);
+      done(status.ok() ? Result<std::monostate>(std::monostate()) : Result<std::monostate>(status));
+    });
+    return to_grpc(ended.status());
+  }
+
+  grpc::Status ListTransactions(grpc::ServerContext* context, const admin::ListTransactionsRequest* request,
+                                admin::ListTransactionsReply* reply) override {
+    struct Open {
+      std::vector<TransactionStatus> oldest;
+      commit::Statistics statistics;
+    };
+    const size_t max = std::min<size_t>(request->max(), kMaxListedTransactions);
+    const auto open = read_core<Open>(
+        context, [max](const Core& core) { return Open{core.oldest_transactions(max), core.statistics()}; });
+    if (!open.ok()) return to_grpc(open.status());
+    for (const TransactionStatus& one : open->oldest) fill(one, *reply->add_transactions());
+    reply->set_open(open->statistics.open);
+    reply->set_snapshots(open->statistics.read_only_snapshots + open->statistics.upgradable_snapshots);
+    return grpc::Status::OK;
+  }
+
   grpc::Status Health(grpc::ServerContext* context, const admin::HealthRequest*, admin::HealthReply* reply) override {
     struct Health {
       bool ready = false;

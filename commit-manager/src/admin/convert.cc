@@ -114,6 +114,36 @@ void fill(const SessionStatus& from, admin::Session& to) {
   to.set_end(from.end);
 }
 
+void fill(const TransactionStatus& from, admin::Transaction& to) {
+  to.set_id(from.id.value);
+  to.set_session(from.session.value);
+  to.set_client(from.client);
+  to.set_kind([&] {
+    switch (from.kind) {
+      case TransactionStatus::Kind::kReadWrite:
+        return admin::READ_WRITE;
+      case TransactionStatus::Kind::kUpgradable:
+        return admin::UPGRADABLE;
+      case TransactionStatus::Kind::kReadOnly:
+        return admin::READ_ONLY;
+    }
+    return admin::TRANSACTION_KIND_UNSPECIFIED;
+  }());
+  to.set_state([&] {
+    switch (from.state) {
+      case TransactionStatus::State::kOpen:
+        return admin::ACTIVE;
+      case TransactionStatus::State::kCommitting:
+        return admin::COMMITTING;
+      case TransactionStatus::State::kOrphaned:
+        return admin::ORPHANED;
+    }
+    return admin::TRANSACTION_STATE_UNSPECIFIED;
+  }());
+  to.set_snapshot_age_ns(from.snapshot_age_ns);
+  to.set_newer_ids(from.newer_ids);
+}
+
 void fill(const wire::ShardMap& from, admin::ShardMap& to) {
   to.set_version(from.version);
   for (const NodeId owner : from.owners) to.add_owners(owner.value);

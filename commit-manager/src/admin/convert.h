@@ -15,6 +15,9 @@ namespace loam::commit {
 /// Upper bound on the orphans that one StatisticsReply lists.
 inline constexpr size_t kMaxListedOrphans = 1'000;
 
+/// Upper bound on the transactions that one ListTransactionsReply lists.
+inline constexpr size_t kMaxListedTransactions = 10'000;
+
 /// Converts a table, without its indexes.
 void fill(const wire::TableInfo& from, admin::Table& to);
 /// Converts all tables, each with its indexes.
@@ -23,6 +26,7 @@ void fill(const wire::Catalog& from, bool with_system, admin::ListTablesReply& t
 Status fill(const wire::Catalog& from, std::string_view name, admin::Table& to);
 void fill(const NodeStatus& from, admin::Node& to);
 void fill(const SessionStatus& from, admin::Session& to);
+void fill(const TransactionStatus& from, admin::Transaction& to);
 void fill(const wire::ShardMap& from, admin::ShardMap& to);
 void fill(const ManagerStatistics& from, admin::StatisticsReply& to);
 /// Converts a request. kInvalidArgument: a field has no type, or Schema::make() refuses the schema.

@@ -394,6 +394,8 @@ wire::Catalog Core::catalog() const { return impl_->shown_catalog(false); }
 std::vector<NodeStatus> Core::nodes() const { return impl_->catalog().nodes(); }
 std::vector<Orphan> Core::orphans() const { return impl_->transactions().orphans(); }
 std::vector<SessionStatus> Core::sessions() const { return impl_->sessions(); }
+std::vector<TransactionStatus> Core::oldest_transactions(size_t max) const { return impl_->oldest_transactions(max); }
+Status Core::end_session(SessionId id) { return impl_->end_session_for_operator(id); }
 wire::Outcome Core::outcome(TransactionId id) const { return impl_->outcome(id); }
 wire::ClusterId Core::cluster() const { return impl_->cluster(); }
 Statistics Core::statistics() const { return impl_->statistics(); }

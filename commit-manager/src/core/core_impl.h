@@ -63,6 +63,8 @@ class Core::Impl final : public NodeChannel {
   wire::ClusterId cluster() const { return identity_.history().cluster; }
   Statistics statistics() const;
   std::vector<SessionStatus> sessions() const;
+  std::vector<TransactionStatus> oldest_transactions(size_t max) const;
+  Status end_session_for_operator(SessionId id);
   wire::Outcome outcome(TransactionId id) const { return commits_.outcome(id); }
   void check_invariants() const;
 

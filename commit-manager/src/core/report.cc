@@ -20,6 +20,7 @@ Statistics Core::Impl::statistics() const {
   Statistics statistics;
   static_cast<CoreCounts&>(statistics) = counts_;
   transactions_.report(statistics);
+  transactions_.report_ages(now_ns_, statistics);
   statistics.epoch = options_.epoch;
   statistics.sessions = sessions_.size();
   statistics.sessions_fencing = ended_sessions_.fencing();

@@ -136,8 +136,13 @@ class Transactions {
   bool finished(TransactionId first, TransactionId last) const;
   size_t unflushed() const { return unflushed_.size(); }
   std::vector<Orphan> orphans() const;
-  /// Sets the fields of `statistics` about transactions and snapshots.
+  /// Sets the fields of `statistics` about transactions and snapshots, except those about their ages.
   void report(Statistics& statistics) const;
+  /// Sets the fields of `statistics` about the ages of snapshots.
+  void report_ages(uint64_t now_ns, Statistics& statistics) const;
+  /// Returns at most `max` open transactions and registered snapshots, those with the oldest snapshots first, without
+  /// the names of their clients. Costs one pass over all.
+  std::vector<TransactionStatus> oldest(size_t max, uint64_t now_ns) const;
   void check_invariants() const;
 
  private:

@@ -56,6 +56,27 @@ struct TransactionsTest : ::testing::Test {
   std::optional<Transactions> made;
 };
 
+TEST_F(TransactionsTest, ReportsTheAgesOfTheOldestSnapshots) {
+  const auto ages = [&](uint64_t now_ns) {
+    Statistics statistics;
+    transactions().report_ages(now_ns, statistics);
+    return std::pair(statistics.oldest_snapshot_age_ns / kMs, statistics.oldest_writer_age_ns / kMs);
+  };
+  EXPECT_EQ(ages(5 * kMs), std::pair(uint64_t{0}, uint64_t{0})) << "no snapshot is open";
+  const Transactions::BeginResult reader = begin(0, true, 10 * kMs);
+  EXPECT_EQ(ages(15 * kMs), std::pair(uint64_t{5}, uint64_t{0})) << "no transaction may write";
+  const Transactions::BeginResult writer = begin(1, false, 20 * kMs);
+  ASSERT_TRUE(complete({{begin(1, false, 25 * kMs).first, true}}).ok()) << "a later snapshot sees more";
+  const Transactions::BeginResult later = begin(1, false, 30 * kMs);
+  EXPECT_EQ(ages(50 * kMs).first, 40u);
+  EXPECT_GE(ages(50 * kMs).second, 30u) << "the snapshot of the first writer";
+  transactions().release(session, usage, std::vector<uint64_t>{reader.snapshot_number});
+  ASSERT_TRUE(complete({{writer.first, false}}).ok());
+  EXPECT_EQ(ages(50 * kMs), std::pair(uint64_t{20}, uint64_t{20})) << "the snapshot of the last writer";
+  ASSERT_TRUE(complete({{later.first, false}}).ok());
+  EXPECT_EQ(ages(50 * kMs), std::pair(uint64_t{0}, uint64_t{0}));
+}
+
 TEST_F(TransactionsTest, AnUpgradableSnapshotGetsAnIdAboveAllThatItSees) {
   const Transactions::BeginResult other = begin(1);
   Transactions::BeginResult upgradable;

@@ -23,9 +23,11 @@ void add_node(CLI::App& app, Context& context);
 void add_ping(CLI::App& app, Context& context);
 void add_put(CLI::App& app, Context& context);
 void add_scan(CLI::App& app, Context& context);
+void add_sessions(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);
 void add_status(CLI::App& app, Context& context);
 void add_table(CLI::App& app, Context& context);
+void add_transactions(CLI::App& app, Context& context);
 void add_version(CLI::App& app, Context& context);
 
 }  // namespace loam::cli

@@ -14,6 +14,7 @@
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/sessions.h"
 #include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
@@ -24,9 +25,6 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kHealthWithinNs = 5'000'000'000;
 /// Upper bound on the listed transactions of one ended session; --json lists more.
 constexpr size_t kShownOrphans = 10;
-
-uint64_t number(const Json& object, const char* name) { return object.value(name, uint64_t{0}); }
-std::string text(const Json& object, const char* name) { return object.value(name, std::string()); }
 
 Result<Json> overview(const std::string& admin) {
   // The parts come from several requests, not from one snapshot, so they may differ by the time between them.
@@ -104,27 +102,6 @@ void print_nodes(const Json& nodes) {
   printer->finish();
 }
 
-void print_sessions(const Json& sessions) {
-  if (sessions.empty()) return;
-  std::cout << "\nclients\n";
-  auto printer = make_printer(OutputFormat::kTable,
-                              {{"session", FieldType::kUint64},
-                               {"name", FieldType::kText},
-                               {"state", FieldType::kText},
-                               {"silent", FieldType::kText},
-                               {"open", FieldType::kUint64},
-                               {"end", FieldType::kText}},
-                              std::cout);
-  for (const Json& one : sessions) {
-    const bool connected = one.value("connected", false) || one.value("recoverer", false);
-    const std::string state = text(one, "state") + (connected || text(one, "state") != "open" ? "" : ", not connected");
-    printer->row(std::vector{Value::uint64(number(one, "id")), Value::text(text(one, "name")), Value::text(state),
-                             Value::text(format_duration(number(one, "silent_ns"))), Value::uint64(number(one, "open")),
-                             Value::text(text(one, "end"))});
-  }
-  printer->finish();
-}
-
 // Lists the transactions of each ended session that recovery has not undone yet.
 void print_orphans(const Json& manager) {
   std::map<uint64_t, std::vector<uint64_t>> by_session;
@@ -186,7 +163,10 @@ int run_status(const Context& context) {
   } else {
     print_manager(*status);
     print_nodes(nodes);
-    print_sessions((*status)["sessions"]);
+    if (const Json& sessions = (*status)["sessions"]; !sessions.empty()) {
+      std::cout << "\nclients\n";
+      print_sessions(sessions);
+    }
     print_orphans((*status)["manager"]);
     print_advice(*status, nodes);
   }

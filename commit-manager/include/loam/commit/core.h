@@ -282,6 +282,29 @@ struct SessionStatus {
 /// Returns "open", "fencing" or "recovering".
 std::string_view to_string(SessionStatus::State state);
 
+/// A transaction or registered snapshot that is open, for administration.
+struct TransactionStatus {
+  /// How the transaction was begun.
+  enum class Kind : uint8_t {
+    kReadWrite,   ///< with an id
+    kUpgradable,  ///< without an id, which it may draw; it may then be listed twice
+    kReadOnly,    ///< without an id
+  };
+  /// What it waits for.
+  enum class State : uint8_t {
+    kOpen,        ///< its client may read and write
+    kCommitting,  ///< its commit waits for the commit log
+    kOrphaned,    ///< its session has ended; recovery undoes its writes and releases its snapshot
+  };
+  TransactionId id;              ///< 0: the transaction has no id
+  SessionId session;             ///< the session that holds it
+  std::string client;            ///< the name that the client gave in OpenSession
+  Kind kind = Kind::kReadOnly;   ///< how it was begun
+  State state = State::kOpen;    ///< what it waits for
+  uint64_t snapshot_age_ns = 0;  ///< age of its snapshot, which transactions that begin together share
+  uint64_t newer_ids = 0;        ///< ids given out since its snapshot; versions that these replaced stay in memory
+};
+
 /// The state machine of the commit manager: sessions, transaction ids, snapshots, publications, catalog, fencing.
 ///
 /// Owner: a driver, which also owns the outbox, the state store and the commit log. Threads: one. The core never
@@ -361,6 +384,10 @@ class Core {
   /// meanwhile.
   void accept_loss(NodeId node, std::function<void(Status)> done);
 
+  /// Ends a session for an operator, as if its lease had run out: its client gets kFenced, and recovery rolls its open
+  /// transactions back. kNotFound: no session of a client with this id is open.
+  Status end_session(SessionId id);
+
   /// Opens a session for the commit manager's own recoverer, with which it attaches to storage nodes. The session has
   /// no lease and no connection. The recoverer's previous session is fenced like that of a dead client. Returns
   /// SessionId(0) while no session number below the stored bound is left; the caller asks again.
@@ -392,6 +419,8 @@ class Core {
   std::vector<Orphan> orphans() const;
   /// Returns the open sessions, the recoverer's, and ended ones that are not recovered yet, ascending.
   std::vector<SessionStatus> sessions() const;
+  /// Returns at most `max` open transactions and registered snapshots, those with the oldest snapshots first.
+  std::vector<TransactionStatus> oldest_transactions(size_t max) const;
   /// Returns the outcome of a transaction, as GetOutcomes tells it to a client (R4).
   wire::Outcome outcome(TransactionId id) const;
   /// Returns the id of the cluster (R10).

@@ -75,6 +75,7 @@ struct Statistics : CoreCounts {
   uint64_t begins = 0, commits = 0, aborts = 0, read_only_begins = 0, upgradable_begins = 0, upgrades = 0;
   uint64_t read_only_snapshots = 0, upgradable_snapshots = 0, open_snapshots = 0, snapshot_bytes = 0,
            snapshot_memory_bytes = 0;
+  uint64_t oldest_snapshot_age_ns = 0, oldest_writer_age_ns = 0;
   uint64_t base = 0, seen_by_all = 0;
   uint64_t publications = 0, publication_snapshots = 0;
   uint64_t catalog_version = 0, tables = 0, pending_changes = 0;
@@ -123,6 +124,10 @@ struct Statistics : CoreCounts {
                   "distinct snapshots that open transactions and registered snapshots hold"),
             gauge("snapshot_bytes", &S::snapshot_bytes, "encoded size of the newest snapshot"),
             gauge("snapshot_memory_bytes", &S::snapshot_memory_bytes, "bytes of memory for the open snapshots"),
+            gauge("oldest_snapshot_age_ns", &S::oldest_snapshot_age_ns,
+                  "age of the oldest snapshot that a transaction holds; versions that it sees stay in memory"),
+            gauge("oldest_writer_age_ns", &S::oldest_writer_age_ns,
+                  "age of the oldest snapshot that a read-write or upgradable transaction holds"),
             gauge("base", &S::base, "id up to which every id is finished"),
             gauge("seen_by_all", &S::seen_by_all,
                   "version up to which every open and later snapshot sees all versions"),

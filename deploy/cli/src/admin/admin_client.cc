@@ -196,12 +196,32 @@ Result<Json> list_nodes(const std::string& admin_address) {
   return std::move(reply["nodes"]);
 }
 
+uint64_t number(const Json& object, const char* field) { return object.value(field, uint64_t{0}); }
+std::string text(const Json& object, const char* field) { return object.value(field, std::string()); }
+
 Result<Json> list_sessions(const std::string& admin_address) {
   namespace manager = commit::admin;
   LOAM_ASSIGN_OR_RETURN(Json reply,
                         (call<manager::ClusterAdmin, manager::ListSessionsRequest, manager::ListSessionsReply>(
                             admin_address, {}, &manager::ClusterAdmin::Stub::ListSessions)));
   return std::move(reply["sessions"]);
+}
+
+Status end_session(const std::string& admin_address, uint64_t session) {
+  namespace manager = commit::admin;
+  manager::EndSessionRequest request;
+  request.set_session(session);
+  return call<manager::ClusterAdmin, manager::EndSessionRequest, manager::EndSessionReply>(
+             admin_address, request, &manager::ClusterAdmin::Stub::EndSession)
+      .status();
+}
+
+Result<Json> list_transactions(const std::string& admin_address, unsigned max) {
+  namespace manager = commit::admin;
+  manager::ListTransactionsRequest request;
+  request.set_max(max);
+  return call<manager::ClusterAdmin, manager::ListTransactionsRequest, manager::ListTransactionsReply>(
+      admin_address, request, &manager::ClusterAdmin::Stub::ListTransactions);
 }
 
 Result<std::vector<std::string>> damaged_indexes(const std::string& admin_address) {

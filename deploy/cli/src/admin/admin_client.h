@@ -15,6 +15,11 @@ namespace loam::cli {
 // of its own, blocks until the reply or its deadline, and closes it. JSON objects have the field names of the services'
 // protocols, with enumerators in lower case. Every call returns kUnavailable if the server does not answer in time.
 
+/// Returns the number in a field of a reply; 0 if the server has another version and sends no such field.
+uint64_t number(const nlohmann::ordered_json& object, const char* field);
+/// Returns the text in a field of a reply; empty if the server has another version and sends no such field.
+std::string text(const nlohmann::ordered_json& object, const char* field);
+
 /// Collects the statistics of all servers: {"manager": {…}, "nodes": [{"id": …, "state": …, "statistics": {…}}, …]}. A
 /// live storage node that does not answer has "error" instead of "statistics"; a storage node that is not live, or runs
 /// without administration, has neither.
@@ -23,6 +28,11 @@ Result<nlohmann::ordered_json> cluster_statistics(const std::string& admin_addre
 Result<nlohmann::ordered_json> list_nodes(const std::string& admin_address);
 /// Lists the sessions that the commit manager knows: open, and being recovered.
 Result<nlohmann::ordered_json> list_sessions(const std::string& admin_address);
+/// Ends the session of a client, as if its lease had run out. kNotFound: no such session is open.
+Status end_session(const std::string& admin_address, uint64_t session);
+/// Lists at most `max` open transactions, those with the oldest snapshots first: {"transactions": [{…}], "open": …,
+/// "snapshots": …}, with the numbers of all read-write transactions and of all other snapshots.
+Result<nlohmann::ordered_json> list_transactions(const std::string& admin_address, unsigned max);
 /// Names of the damaged indexes: an operator accepted the loss of records after they were built, so they must be
 /// rebuilt.
 Result<std::vector<std::string>> damaged_indexes(const std::string& admin_address);
