@@ -23,7 +23,7 @@ SEED ?=
 FUZZ_SECONDS ?= 60
 LIVE_MESSAGES ?= 10000000
 
-.PHONY: help build demo setup test test-rdma bench-rdma check lint fuzz bench sim stress mutants prove-setup docs clean test-programs
+.PHONY: help build deb demo setup test test-rdma bench-rdma check lint fuzz bench sim stress mutants prove-setup docs clean test-programs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ help: ## this list
 build: ## build the programs that ship into build/release/bin
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
+
+deb: setup build ## make Debian packages of the programs that ship, into build/deb
+	scripts/deb
 
 setup: ## install the Debian packages that are missing
 	scripts/setup
