@@ -154,7 +154,10 @@ TrackedTransaction::TrackedTransaction(ClientProcess& process, Transaction& tran
 }
 
 TrackedTransaction::FirstWrite::FirstWrite(TrackedTransaction& tracked)
-    : tracked_(tracked), first_(tracked.transaction_.id() == TransactionId()), asked_ns_(Env::now_ns()) {
+    : tracked_(tracked),
+      first_(tracked.transaction_.id() == TransactionId()),
+      asked_ns_(Env::now_ns()),
+      asked_run_ns_(tracked.process_.oracle.run_ns()) {
   // An upgradable transaction gets its id within this call. The id must lie above all ids that were assigned before
   // it.
   if (first_) tracked_.process_.oracle.transactions().id_requested(tracked_.number_);
@@ -163,7 +166,9 @@ TrackedTransaction::FirstWrite::FirstWrite(TrackedTransaction& tracked)
 TrackedTransaction::FirstWrite::~FirstWrite() {
   if (!first_ || tracked_.transaction_.id() == TransactionId()) return;
   tracked_.process_.oracle.transactions().id_drawn(tracked_.number_, tracked_.transaction_.id());
-  tracked_.begun_ns_ = asked_ns_;
+  // The id was drawn at some moment within the call, which may have waited for a storage node before. So its age counts
+  // from the end of the call.
+  tracked_.begun_ns_ = asked_ns_ + (tracked_.process_.oracle.run_ns() - asked_run_ns_);
 }
 
 void TrackedTransaction::failed(const Table& table, const Status& status, LogicalTime requested_at) {
@@ -357,7 +362,9 @@ void TrackedTransaction::commit_returned(const Status& status) {
   if (!status.ok() || written_.empty()) return;
   SessionModel& sessions = process_.oracle.sessions();
   if (process_.max_age_ns != 0) {
-    sessions.committed_after(process_.number, transaction_.id(), asked_ns_ - begun_ns_, process_.max_age_ns);
+    // begun_ns_ may be a little later, because it was partly measured by the time of the run.
+    const uint64_t open_ns = asked_ns_ - std::min(asked_ns_, begun_ns_);
+    sessions.committed_after(process_.number, transaction_.id(), open_ns, process_.max_age_ns);
   }
   // A commit shows only something about the session in which it returned.
   if (session_lasts()) sessions.committed(process_.number, session_, asked_);

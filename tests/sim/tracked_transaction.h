@@ -133,7 +133,8 @@ class TrackedTransaction {
    private:
     TrackedTransaction& tracked_;
     const bool first_;
-    const uint64_t asked_ns_;
+    const uint64_t asked_ns_;      // by the clock of the process
+    const uint64_t asked_run_ns_;  // the same moment by the time of the run
   };
 
   std::optional<ObservedRecord> record_read(const client::Table& table, Key key, const Result<client::Record>& record,
