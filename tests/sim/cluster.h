@@ -48,6 +48,11 @@ class Cluster {
   /// No transaction is open, no recovery is due, and every node serves. The operator updates this every few
   /// milliseconds.
   bool quiescent() const { return quiescent_; }
+  /// Makes quiescent() false until the commit manager reports its state again.
+  void await_next_report() {
+    quiescent_ = false;
+    not_quiescent_reason_ = "the commit manager has not answered";
+  }
   /// The condition that keeps the cluster from being quiescent.
   const std::string& not_quiescent_reason() const { return not_quiescent_reason_; }
   /// Number of the plan's faults that took place.
@@ -184,7 +189,7 @@ class Cluster {
   wire::ShardMap shards_;
   bool quiescent_ = false;
   bool outcome_check_requested_ = false;
-  std::string not_quiescent_reason_ = "the commit manager has not answered";
+  std::string not_quiescent_reason_;
 };
 
 }  // namespace loam::sim

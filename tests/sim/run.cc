@@ -89,6 +89,8 @@ class Phases {
     simulator_.trace("STOP");
     if (!until(kEndNs, "progress", "the clients' end", [this] { return cluster_->load_ended(); })) return false;
     simulator_.trace("QUIET?");
+    // The newest report may be older than the end of the clients, whose sessions make a sweep due.
+    cluster_->await_next_report();
     if (until(kQuietNs, "quiet", "rest", [this] { return cluster_->quiescent() && cluster_->all_threads_run(); })) {
       cluster_->check_structures();
       return until(kQuietNs, "progress", "the nodes' own checks", [this] { return cluster_->structures_checked(); });
