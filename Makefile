@@ -23,7 +23,7 @@ SEED ?=
 FUZZ_SECONDS ?= 60
 LIVE_MESSAGES ?= 10000000
 
-.PHONY: help build deb demo setup test test-rdma bench-rdma check lint fuzz bench sim stress mutants prove-setup docs clean test-programs
+.PHONY: help build deb demo setup test test-deploy test-rdma bench-rdma check lint fuzz bench sim stress mutants prove-setup docs clean test-programs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ test-programs:
 
 test: setup test-programs ## build and run all tests, some of them also under sanitizers
 	ctest --test-dir build/test -j $(JOBS) --timeout 600 --output-on-failure --no-tests=error -LE '^campaign$$' $(CTEST_FLAGS)
+
+# Runs on machines with a real systemd (systemd-nspawn). Where there can be none, the test is skipped with the reason.
+test-deploy: deb ## deploy a cluster on three machines with the playbooks, upgrade it, and remove it (needs root)
+	tests/deploy/ansible/deploy_test.py --packages build/deb || test $$? -eq 77
 
 # Programs load the module for RDMA from lib/loam beside their folder.
 RDMA_GUEST = tests/rdma/guest.py run --timeout 1800 --memory 3072 --
