@@ -175,11 +175,12 @@ class OthersTest(ClusterTest):
                      ["index", "drop"], ["put"], ["get"], ["delete"], ["import"], ["scan"], ["stats"], ["ping"], ["doctor"],
                      ["demo"], ["completion"], ["version"], ["cluster"], ["cluster", "up"], ["cluster", "down"],
                      ["cluster", "status"], ["cluster", "start"], ["cluster", "stop"], ["status"], ["node"],
-                     ["node", "list"], ["node", "accept-loss"], ["log"], ["log", "inspect"]):
+                     ["node", "list"], ["node", "accept-loss"], ["log"], ["log", "inspect"], ["sessions"], ["session"],
+                     ["session", "end"], ["transactions"]):
             result = loam(*path, "--help")
             self.assertEqual(result.returncode, 0, path)
             self.assertIn("Usage: loam", result.stdout, path)
-            if path and path not in (["table"], ["index"], ["completion"], ["cluster"], ["node"], ["log"]):
+            if path and path not in (["table"], ["index"], ["completion"], ["cluster"], ["node"], ["log"], ["session"]):
                 self.assertIn("--json", result.stdout, path)
 
     def test_completion_offers_every_subcommand(self):
@@ -187,7 +188,7 @@ class OthersTest(ClusterTest):
         complete_words = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
         offered = subprocess.run(["bash", "-c", complete_words, "-", "", "", "1"], capture_output=True, text=True, check=True)
         for name in ("dev", "cluster", "status", "node", "log", "table", "index", "put", "get", "delete", "import", "scan",
-                     "stats", "ping", "doctor", "demo"):
+                     "stats", "sessions", "session", "transactions", "ping", "doctor", "demo"):
             self.assertIn(name, offered.stdout.split())
         self.assertNotIn("demo-client", offered.stdout)
         for typed, option in (("--gr", "--group-by"), ("--pre", "--prefix")):

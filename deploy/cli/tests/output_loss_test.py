@@ -1,5 +1,6 @@
 """Tests `loam` when its output cannot be written: every subcommand reports this and does not end with exit code 0."""
 
+import contextlib
 import json
 import os
 import re
@@ -59,6 +60,7 @@ COMMANDS = {
     ("scan",): ["TABLE"],
     ("status",): [],
     ("stats",): [],
+    ("transactions",): [],
     ("node", "list"): [],
     ("ping",): ["--count", "1"],
     ("doctor",): ["--memory", "64MiB"],
@@ -66,9 +68,9 @@ COMMANDS = {
     ("completion",): ["bash"],
     ("version",): [],
 }
-# Subcommands that ClusterOutputTest runs in another order.
-CLUSTER = {("cluster", "up"), ("cluster", "down"), ("cluster", "status"), ("cluster", "start"), ("cluster", "stop"),
-           ("node", "accept-loss"), ("log", "inspect")}
+# Subcommands that other tests of this file run.
+OTHERS = {("cluster", "up"), ("cluster", "down"), ("cluster", "status"), ("cluster", "start"), ("cluster", "stop"),
+          ("node", "accept-loss"), ("log", "inspect"), ("sessions",), ("session", "end")}
 
 
 class OutputLossTest(ClusterTest):
@@ -98,7 +100,7 @@ class OutputLossTest(ClusterTest):
         self.assertEqual(message, says, result.args)
 
     def test_every_subcommand_reports_lost_output(self):
-        self.assertEqual(set(COMMANDS) | CLUSTER, leaves())
+        self.assertEqual(set(COMMANDS) | OTHERS, leaves())
         number = 0
         for path, words in COMMANDS.items():
             offered = loam(*path, "--help").stdout
@@ -115,6 +117,31 @@ class OutputLossTest(ClusterTest):
                     arguments = [*path, *self.prepared(words, number), *([option] if option else [])]
                     self.lost(run(*arguments), says, option == "--json")
         self.assertEqual(self.count(), 1, "no output was sent to a socket of the cluster")
+
+    @contextlib.contextmanager
+    def open_session(self):
+        """Yields the id of an open session: that of a scan whose output nobody reads."""
+        before = {session["id"] for session in self.objects("sessions")}
+        with subprocess.Popen([PROGRAM, "scan", self.table], stdout=subprocess.PIPE, env=self.env) as scan:
+            try:
+                found = []
+                while not found:
+                    found = [session["id"] for session in self.objects("sessions") if session["id"] not in before]
+                yield found[0]
+            finally:
+                scan.kill()
+
+    def test_commands_about_sessions_report_lost_output(self):
+        self.good("put", self.table, 3, "a=1", f"t={'x' * 100_000}")  # more than a pipe holds
+        for run, says in [(lambda *a: run_into("/dev/full", *a, env=self.env), FULL),
+                          (lambda *a: run_closed(1, *a, env=self.env), CLOSED)]:
+            for option in ["", "--json"]:
+                ended = None
+                while ended is None or "is not open" in ended.stderr:  # the lease of the scan ran out before
+                    with self.open_session() as session:
+                        self.lost(run("sessions", *([option] if option else [])), says, option == "--json")
+                        ended = run("session", "end", session, *([option] if option else []))
+                self.lost(ended, says, option == "--json")
 
     def test_every_help_text_reports_lost_output(self):
         for path in [(), *subcommands(), ("demo-client",)]:
