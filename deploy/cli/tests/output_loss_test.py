@@ -120,7 +120,7 @@ class OutputLossTest(ClusterTest):
 
     @contextlib.contextmanager
     def open_session(self):
-        """Yields the id of an open session: that of a scan whose output nobody reads."""
+        """Yields the id of an open session: that of a scan whose output stays unread."""
         before = {session["id"] for session in self.objects("sessions")}
         with subprocess.Popen([PROGRAM, "scan", self.table], stdout=subprocess.PIPE, env=self.env) as scan:
             try:
