@@ -76,7 +76,7 @@ class HttpServerTest : public ::testing::Test {
   Acceptor acceptor_;
   std::unique_ptr<HttpServer> server_;
   int port_ = 0;
-  int requests_ = 0;  // of /number; used by the server's thread
+  int requests_ = 0;  // number of requests for /number; only the thread of the server uses it
   std::mutex mutex_;
   std::condition_variable passed_on_;
   std::vector<int> http2_;  // guarded by mutex_

@@ -134,7 +134,7 @@ class TrackedTransaction {
     TrackedTransaction& tracked_;
     const bool first_;
     const uint64_t asked_ns_;      // by the clock of the process
-    const uint64_t asked_run_ns_;  // the same moment by the time of the run
+    const uint64_t asked_run_ns_;  // the time of the run at the moment of asked_ns_
   };
 
   std::optional<ObservedRecord> record_read(const client::Table& table, Key key, const Result<client::Record>& record,
