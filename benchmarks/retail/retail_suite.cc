@@ -16,6 +16,7 @@
 #include "benchmarks/bdtree/tree_process.h"
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/retail/retail_session.h"
+#include "benchmarks/retail/slow_causes.h"
 #include "common/command/number_options.h"
 #include "common/schema/chunk.h"
 
@@ -26,7 +27,8 @@ using client::Client;
 using client::Record;
 using client::Transaction;
 
-constexpr size_t kPage = 1'000;  // records of an index that are read at once
+constexpr size_t kPage = 1'000;      // records of an index that are read at once
+constexpr uint64_t kSlowTimes = 10;  // a request that takes longer than this many medians of its kind is slow
 
 /// One client and its sessions.
 struct RetailClient {
@@ -127,7 +129,7 @@ class RetailSuite final : public Suite {
         *clients[0].client, sizes, run.seed, [](const std::string& what, uint64_t done, uint64_t total) {
           std::fprintf(stderr, "\r%s: %lu of %lu%s", what.c_str(), done, total, done == total && total > 0 ? "\n" : "");
         });
-    work(run, clients, tables, sizes);
+    work(run, clients, tables, sizes, *cluster);
     check(clients, tables, sizes);
     tell(run, clients);
   }
@@ -140,7 +142,8 @@ class RetailSuite final : public Suite {
     return options;
   }
 
-  void work(const Run& run, std::vector<RetailClient>& clients, const RetailTables& tables, const RetailSizes& sizes) {
+  void work(const Run& run, std::vector<RetailClient>& clients, const RetailTables& tables, const RetailSizes& sizes,
+            cli::OneProcessCluster& cluster) {
     std::atomic<bool> measured{false}, stop{false};  // relaxed everywhere: seen soon is early enough
     std::vector<std::thread> threads;
     threads.reserve(clients.size());
@@ -171,8 +174,18 @@ class RetailSuite final : public Suite {
     measured.store(false, std::memory_order_relaxed);
     seconds_ = static_cast<double>(wall_ns() - begun_ns) / 1e9;
     for (RetailClient& each : clients) each.after = each.client->statistics();
+    find_causes(clients, cluster);
     stop.store(true, std::memory_order_relaxed);
     for (std::thread& thread : threads) thread.join();
+  }
+
+  /// Finds the causes of the slow requests of the last minute.
+  void find_causes(const std::vector<RetailClient>& clients, cli::OneProcessCluster& cluster) {
+    // A server answers before the client has the reply, so the clients are copied first.
+    std::vector<latency::Latencies> requests;
+    for (const RetailClient& each : clients) requests.push_back(each.client->latencies());
+    const std::vector<ServerLatencies> servers = {{0, cluster.manager().latencies()}, {1, cluster.node().latencies()}};
+    for (const latency::Latencies& of_client : requests) causes_.add(of_client, servers, kSlowTimes);
   }
 
   /// Checks that no line is lost or duplicated, that every order is paid, and that tables and indexes agree.
@@ -256,6 +269,15 @@ class RetailSuite final : public Suite {
     each("trips_per_tx", "trips", [](const client::ClientStatistics& s) { return s.round_trips; });
     each("messages_per_tx", "messages", [](const auto& s) { return s.messages_out + s.messages_in; });
     each("bytes_per_tx", "bytes", [](const auto& s) { return s.bytes_out + s.bytes_in; });
+    const double slow = static_cast<double>(causes_.requests);
+    if (causes_.requests == 0) {
+      run.report.add_unmeasured("slow.attributed", "share", Better::kHigher, "no request of the last minute was slow");
+    } else {
+      nlohmann::ordered_json causes = with;
+      causes["causes"] = causes_.by_cause;
+      run.report.add("slow.attributed", Samples{{static_cast<double>(causes_.named) / slow}}, "share", Better::kHigher,
+                     causes);
+    }
     run.report.add_unmeasured("retail.mixed_over_oltp", "ratio", Better::kHigher,
                               "the mixed workload is not built yet");
   }
@@ -270,6 +292,7 @@ class RetailSuite final : public Suite {
   unsigned measured_s_ = 0;
   unsigned memory_mib_ = 2'048;
   double seconds_ = 0;
+  SlowCauses causes_;
 };
 
 LOAM_BENCH_SUITE(retail, RetailSuite, "the thesis's retail application: sessions of five transactions, three indexes");

@@ -1,6 +1,7 @@
 // Names and values of metrics. The library prometheus-cpp writes the text.
 #include "common/admin/metrics.h"
 
+#include <limits>
 #include <sstream>
 
 #include <prometheus/text_serializer.h>
@@ -43,6 +44,24 @@ void Metrics::add_value(std::string_view prefix, std::string_view field, statist
              counter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge, labels);
   const double number = is_time(field) ? static_cast<double>(value) / 1e9 : static_cast<double>(value);
   (counter ? metric.counter.value : metric.gauge.value) = number;
+}
+
+void Metrics::add_histogram(const std::string& name, std::string_view help, const Labels& labels,
+                            const latency::Histogram& histogram) {
+  prometheus::ClientMetric& metric = sample(name, help, prometheus::MetricType::Histogram, labels);
+  uint64_t below = 0;
+  for (size_t i = 0; i < latency::Histogram::kBuckets; ++i) {
+    below += histogram.buckets()[i];
+    const bool last = i + 1 == latency::Histogram::kBuckets;
+    metric.histogram.bucket.push_back({below, last ? std::numeric_limits<double>::infinity()
+                                                   : static_cast<double>(latency::Histogram::bound_ns(i)) / 1e9});
+  }
+  metric.histogram.sample_count = below;
+  metric.histogram.sample_sum = static_cast<double>(histogram.sum_ns()) / 1e9;
+}
+
+void Metrics::add_counter(const std::string& name, std::string_view help, uint64_t value) {
+  sample(name + "_total", help, prometheus::MetricType::Counter, {}).counter.value = static_cast<double>(value);
 }
 
 void Metrics::add_info(std::string_view prefix, const Labels& texts) {

@@ -13,6 +13,7 @@
 #include <prometheus/metric_family.h>
 
 #include "common/base/statistics.h"
+#include "common/latency/histogram.h"
 
 namespace loam {
 
@@ -47,6 +48,12 @@ class Metrics {
     });
     if (texts.size() > labels.size()) add_info(prefix, texts);
   }
+
+  /// Adds a histogram of durations under a name that ends in `_seconds`.
+  void add_histogram(const std::string& name, std::string_view help, const Labels& labels,
+                     const latency::Histogram& histogram);
+  /// Adds a counter of the name `<name>_total`.
+  void add_counter(const std::string& name, std::string_view help, uint64_t value);
 
   /// The number of names. Several samples with different labels have one name.
   size_t size() const { return families_.size(); }

@@ -46,7 +46,7 @@ Result<uint64_t> Channel::add(RequestWindow::Kind kind, ResponseHandler* caller,
     return Status(StatusCode::kOverloaded, options_.name + " receives requests too slowly; try again later");
   }
   const uint64_t sequence = window_.next();
-  window_.add(kind, caller, token, deadline_ns, std::move(bytes));
+  window_.add(kind, caller, token, deadline_ns, std::move(bytes), round_ns());
   earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
   if (connection_ != nullptr) {
     send_pending();
@@ -100,7 +100,7 @@ void Channel::send_pending() {
     if (request->kind != RequestWindow::Kind::kResend && !startup_done_) break;
     const Status status = connection_->send(request->bytes);
     if (status.ok()) {
-      if (window_.mark_sent()) ++resent_;
+      if (window_.mark_sent(round_ns())) ++resent_;
     } else if (status.code() == StatusCode::kInvalidArgument) {
       window_.mark_too_large();  // larger than the peer accepts
       earliest_deadline_ns_ = 0;
@@ -174,6 +174,10 @@ Status Channel::dispatch(Bytes message) {
   // A request ends before the callback of its last reply, which may send others. `found` is invalid from then on.
   // A request that is no stream ends with its first reply, also if the server says that more follow.
   const bool more = wire::more_follow(envelope.opcode) && found->kind == RequestWindow::Kind::kStream;
+  if (!more && options_.timer != nullptr) {
+    options_.timer->answered(latency::kind_of(envelope.opcode), options_.node, envelope.sequence, found->made_ns,
+                             found->sent_ns);
+  }
   if (!more) window_.finish(envelope.sequence);
   if (envelope.opcode == wire::Opcode::kError) return refused(envelope.sequence, *caller, token, reader);
   Status valid = caller->on_reply(token, envelope.opcode, reader);

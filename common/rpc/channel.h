@@ -12,6 +12,7 @@
 #include "common/base/bytes.h"
 #include "common/base/status.h"
 #include "common/fiber/wait.h"
+#include "common/latency/request_timer.h"
 #include "common/net/transport/transport.h"
 #include "common/rpc/execution_status.h"
 #include "common/rpc/request_window.h"
@@ -103,6 +104,10 @@ class Channel final : private net::Handler {
     std::function<void()> on_answer;
     /// Called for every reply that is an error as a whole, after its response handler.
     std::function<void(const wire::Error&)> on_error;
+    /// Records the latencies of the requests. It outlives the channel. Null: they are not recorded.
+    latency::RequestTimer* timer = nullptr;
+    /// The storage node, for the records; 0: the commit manager.
+    uint64_t node = 0;
   };
 
   /// Does not connect yet. `now_ns` is the clock of all deadlines.
@@ -133,7 +138,7 @@ class Channel final : private net::Handler {
     Buffer bytes = window_.acquire_buffer();
     wire::encode_message(message, window_.next(), bytes);
     const bool sent = connection_->send(bytes).ok();
-    if (sent) window_.add_sent(caller, token, deadline_ns);
+    if (sent) window_.add_sent(caller, token, deadline_ns, round_ns());
     if (sent) earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
     window_.release_buffer(std::move(bytes));
     return sent;
@@ -210,6 +215,8 @@ class Channel final : private net::Handler {
   void on_closed(net::Connection& connection, const Status& status) override;
 
   Status ready() const;
+  /// Returns the time of the round, for the records; 0 without records.
+  uint64_t round_ns() const { return options_.timer != nullptr ? options_.timer->round_ns() : 0; }
   Result<uint64_t> add(RequestWindow::Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns,
                        Buffer bytes);
   void connect();

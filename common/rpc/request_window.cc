@@ -37,21 +37,22 @@ void RequestWindow::grow() {
   ring_ = std::move(larger);
 }
 
-void RequestWindow::add(Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes) {
+void RequestWindow::add(Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes,
+                        uint64_t made_ns) {
   LOAM_DCHECK(!full(), "a request beyond the window's queue");
   if (next_ - first_ >= ring_.size()) grow();
   unsent_bytes_ += bytes.size();
-  at(next_) = {caller, token, deadline_ns, kind, true, false, std::move(bytes)};
+  at(next_) = {caller, token, deadline_ns, kind, true, false, made_ns, 0, std::move(bytes)};
   ++next_;
   ++open_;
 }
 
-void RequestWindow::add_sent(ResponseHandler* caller, uint64_t token, uint64_t deadline_ns) {
+void RequestWindow::add_sent(ResponseHandler* caller, uint64_t token, uint64_t deadline_ns, uint64_t made_ns) {
   LOAM_DCHECK(!full(), "a request beyond the window's queue");
   if (next_ - first_ >= ring_.size()) grow();
   // The request has a number, and so a place in the ring, which is closed from the start: it neither waits nor delays.
   at(next_).open = false;
-  at_most_once_[next_] = {caller, token, deadline_ns, Kind::kAtMostOnce, true, false, {}};
+  at_most_once_[next_] = {caller, token, deadline_ns, Kind::kAtMostOnce, true, false, made_ns, made_ns, {}};
   ++next_;
   advance();
 }
@@ -67,10 +68,11 @@ RequestWindow::Request* RequestWindow::next_to_send() {
   return nullptr;
 }
 
-bool RequestWindow::mark_sent() {
+bool RequestWindow::mark_sent(uint64_t now_ns) {
   const uint64_t sequence = ++sent_;
   Request& request = at(sequence);
   unsent_bytes_ -= request.bytes.size();
+  request.sent_ns = now_ns;
   const bool again = sequence <= highest_sent_;
   highest_sent_ = std::max(highest_sent_, sequence);
   if (request.kind == Kind::kResend) return again;
@@ -78,7 +80,15 @@ bool RequestWindow::mark_sent() {
   // from advancing.
   if (request.kind != Kind::kOneWay) {
     Request& waiting = at_most_once_[sequence];
-    waiting = {request.caller, request.token, request.deadline_ns, request.kind, true, false, {}};
+    waiting = {request.caller,
+               request.token,
+               request.deadline_ns,
+               request.kind,
+               true,
+               false,
+               request.made_ns,
+               request.sent_ns,
+               {}};
     if (request.kind == Kind::kStream) waiting.deadline_ns = kNoDeadline;
   }
   close(sequence);

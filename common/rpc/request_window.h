@@ -50,6 +50,8 @@ class RequestWindow {
     Kind kind = Kind::kResend;
     bool open = false;       ///< false: the request has ended, or has moved to the table of sent requests
     bool too_large = false;  ///< whether the connection has refused the request because of its size
+    uint64_t made_ns = 0;    ///< the caller's time at which the request was added
+    uint64_t sent_ns = 0;    ///< the caller's time at which it was sent last
     Buffer bytes;            ///< the encoded message
   };
   /// A request that has ended without a reply.
@@ -74,11 +76,12 @@ class RequestWindow {
   /// Keeps the memory of a buffer for acquire_buffer().
   void release_buffer(Buffer bytes);
   /// Adds a request with the number next(). Only if not full().
-  void add(Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes);
+  void add(Kind kind, ResponseHandler* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes,
+           uint64_t made_ns = 0);
 
   /// Adds a request of kind kAtMostOnce with the number next() that the caller has already sent, ahead of waiting
   /// requests. Only if not full().
-  void add_sent(ResponseHandler* caller, uint64_t token, uint64_t deadline_ns);
+  void add_sent(ResponseHandler* caller, uint64_t token, uint64_t deadline_ns, uint64_t made_ns = 0);
 
   /// The first request that waits to be sent, if the window permits to send it; otherwise null.
   Request* next_to_send();
@@ -87,7 +90,7 @@ class RequestWindow {
   /// The number of the request that next_to_send() has returned.
   uint64_t sending() const { return sent_ + 1; }
   /// Notes that the connection has accepted the request of next_to_send(). Returns whether it was sent before.
-  bool mark_sent();
+  bool mark_sent(uint64_t now_ns = 0);
 
   /// The open request with this number, if it was sent on this connection; otherwise null.
   const Request* find(uint64_t sequence) const;

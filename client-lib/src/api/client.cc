@@ -474,5 +474,6 @@ std::string Client::admin_address() const {
   return address;
 }
 ClientStatistics Client::statistics() const { return impl_->engine().statistics(); }
+latency::Latencies Client::latencies() const { return impl_->engine().latencies(); }
 
 }  // namespace loam::client

@@ -42,7 +42,9 @@ std::shared_ptr<Session> Engine::make_session() {
   Session::Events events;
   events.on_end = [this](const Session& session) { on_session_end(session); };
   events.on_overload = [this](uint64_t retry_after_ns) { on_overload(retry_after_ns); };
-  auto session = std::make_shared<Session>(worker_, catalog_, counters_, options_, manager_address_, std::move(events));
+  if (!timer_) timer_.emplace(latencies_);
+  auto session =
+      std::make_shared<Session>(worker_, catalog_, counters_, options_, manager_address_, *timer_, std::move(events));
   sessions_.push_back(session);
   return session;
 }
@@ -239,10 +241,19 @@ uint64_t Engine::before_poll() {
     // Old sessions take part until their last request has ended, because requests must get their failures.
     deadline_ns = std::min(deadline_ns, session->earliest_deadline_ns());
   }
+  if (timer_) timer_->before_poll();
   return worker_.scheduler().has_ready_fibers() ? worker_.now_ns() : deadline_ns;
 }
 
+latency::Latencies Engine::latencies() const {
+  latency::Latencies all;
+  all.add(latencies_);
+  all.now_ns = Env::now_ns();
+  return all;
+}
+
 void Engine::after_poll(uint64_t now_ns) {
+  if (timer_) timer_->after_poll(now_ns);
   for (size_t i = 0; i < sessions_.size(); ++i) sessions_[i]->after_poll(now_ns);
   std::erase_if(sessions_, [this](const auto& session) { return session != current_session_ && session->idle(); });
 }

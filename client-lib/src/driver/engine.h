@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@
 #include "client-lib/src/driver/session.h"
 #include "common/base/status.h"
 #include "common/fiber/cancel_scope.h"
+#include "common/latency/recorder.h"
+#include "common/latency/request_timer.h"
 #include "common/rpc/worker.h"
 
 namespace loam::client {
@@ -129,6 +132,8 @@ class Engine final : private rpc::PollHook {
   CatalogCache& catalog() { return catalog_; }
   const ClientOptions& options() const { return options_; }
   EngineCounters& counters() { return counters_; }
+  /// Returns a copy of the latencies of requests. Any thread.
+  latency::Latencies latencies() const;
   /// Limits open transactions and the number of begins that may queue.
   AdmissionLimiter& admission() { return admission_; }
   OutcomeResolver& outcome_resolver() { return outcome_resolver_; }
@@ -181,6 +186,8 @@ class Engine final : private rpc::PollHook {
   const std::string manager_address_;
   const ClientOptions options_;
   EngineCounters counters_;
+  latency::Recorder latencies_;
+  std::optional<latency::RequestTimer> timer_;  // from the first session on, because the worker thread makes it
   CatalogCache catalog_;
   IndexWriter* index_writer_ = nullptr;
   std::shared_ptr<Session> current_session_;

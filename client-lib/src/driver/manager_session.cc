@@ -40,6 +40,7 @@ rpc::Channel::Options ManagerSession::channel_options() {
   channel.name = "commit manager at " + options_.address;
   channel.window = wire::kManagerReplyWindow.requests;
   channel.keep_connected = true;
+  channel.timer = options_.timer;
   channel.startup_message = [this](Buffer& out) {
     wire::encode_message(wire::OpenSession{options_.client_name, id_, manager_epoch_, catalog_.cluster()}, 0, out);
   };
@@ -90,6 +91,7 @@ Status ManagerSession::on_startup_reply(wire::Opcode opcode, ByteReader& body) {
   }
   LOAM_RETURN_IF_ERROR(catalog_.install(std::move(opened.catalog), opened.manager_epoch));
   id_ = opened.session;
+  if (options_.timer != nullptr) options_.timer->set_session(id_.value);
   manager_epoch_ = opened.manager_epoch;
   admin_address_ = std::move(opened.admin_address);
   lease_ns_ = opened.lease_ns;

@@ -51,9 +51,10 @@ class ManagerSession final : private rpc::ResponseHandler {
     std::string address;
     std::string client_name;
     uint64_t request_timeout_ns = 0;
-    uint64_t commit_timeout_ns = 0;  ///< time-out of completions
-    uint64_t renew_every_ns = 0;     ///< 0: a quarter of the lease
-    std::function<void()> on_end;    ///< called once when the session ends
+    uint64_t commit_timeout_ns = 0;          ///< time-out of completions
+    uint64_t renew_every_ns = 0;             ///< 0: a quarter of the lease
+    latency::RequestTimer* timer = nullptr;  ///< as rpc::Channel::Options::timer
+    std::function<void()> on_end;            ///< called once when the session ends
     std::function<void(uint64_t retry_after_ns)> on_overload;
   };
 

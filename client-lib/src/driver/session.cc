@@ -23,11 +23,12 @@ Status records_lost(const wire::NodeInfo& info) {
 }  // namespace
 
 Session::Session(rpc::Worker& worker, CatalogCache& catalog, EngineCounters& counters, const ClientOptions& options,
-                 const std::string& manager_address, Events events)
+                 const std::string& manager_address, latency::RequestTimer& timer, Events events)
     : worker_(worker),
       catalog_(catalog),
       counters_(counters),
       options_(options),
+      timer_(timer),
       events_(std::move(events)),
       manager_(worker, catalog, counters, manager_options(manager_address)) {}
 
@@ -40,6 +41,7 @@ ManagerSession::Options Session::manager_options(const std::string& address) {
   manager.request_timeout_ns = options_.request_timeout_ns;
   manager.commit_timeout_ns = options_.commit_timeout_ns;
   manager.renew_every_ns = options_.renew_every_ns;
+  manager.timer = &timer_;
   manager.on_end = [this] { ended(); };
   manager.on_overload = events_.on_overload;
   return manager;
@@ -73,6 +75,8 @@ std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) 
   rpc::Channel::Options options;
   options.address = info.address;
   options.name = node_name(info);
+  options.timer = &timer_;
+  options.node = info.id.value;
   options.startup_message = [this, incarnation = info.incarnation](Buffer& out) {
     wire::encode_message(wire::Attach{manager_.id(), manager_.manager_epoch(), incarnation, catalog_.cluster()}, 0,
                          out);

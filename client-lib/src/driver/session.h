@@ -14,6 +14,7 @@
 #include "client-lib/src/driver/manager_session.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/latency/request_timer.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/worker.h"
 
@@ -33,7 +34,7 @@ class Session final : public std::enable_shared_from_this<Session> {
     std::function<void(uint64_t retry_after_ns)> on_overload;
   };
   Session(rpc::Worker& worker, CatalogCache& catalog, EngineCounters& counters, const ClientOptions& options,
-          const std::string& manager_address, Events events);
+          const std::string& manager_address, latency::RequestTimer& timer, Events events);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -84,6 +85,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   CatalogCache& catalog_;
   EngineCounters& counters_;
   const ClientOptions& options_;
+  latency::RequestTimer& timer_;
   const Events events_;
   ManagerSession manager_;
   uint64_t counted_resent_ = 0;  // repetitions of the commit manager's channel

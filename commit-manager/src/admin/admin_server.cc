@@ -3,6 +3,7 @@
 #include "commit-manager/src/admin/admin_server.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <future>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "commit-manager/src/admin/convert.h"
 #include "common/admin/grpc_server.h"
+#include "common/admin/latency.h"
 #include "common/admin/metrics.h"
 #include "common/wire/opcode.h"
 #include "loam/commit/admin.grpc.pb.h"
@@ -22,6 +24,10 @@ using namespace std::chrono_literals;
 /// Interval at which a waiting handler checks whether its call was cancelled, by the caller or because the server
 /// stops.
 constexpr auto kCancelCheck = 20ms;
+
+constexpr std::array kKindsInMetrics = {latency::OperationKind::kBegin, latency::OperationKind::kComplete,
+                                        latency::OperationKind::kOther};
+constexpr std::array kStagesInMetrics = {latency::Stage::kQueue, latency::Stage::kExecution, latency::Stage::kLog};
 
 class Service final : public admin::ClusterAdmin::Service {
  public:
@@ -173,6 +179,12 @@ class Service final : public admin::ClusterAdmin::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status SlowOperations(grpc::ServerContext*, const loam::admin::SlowOperationsRequest* request,
+                              loam::admin::SlowOperationsReply* reply) override {
+    fill_slow_operations(backend_.latencies(), request->max(), *reply);
+    return grpc::Status::OK;
+  }
+
   /// The metrics of the commit manager. After a time-out they say only that the core does not answer.
   std::string metrics() {
     const auto numbers =
@@ -181,6 +193,7 @@ class Service final : public admin::ClusterAdmin::Service {
     if (!numbers.ok()) return "# " + numbers.status().to_string() + "\n";
     metrics.add("loam_manager", numbers->core);
     metrics.add("loam_manager", *numbers);
+    add_latencies(metrics, "loam_manager", backend_.latencies(), kKindsInMetrics, kStagesInMetrics);
     metrics.add("loam_recovery", numbers->recovery);
     return metrics.text();
   }

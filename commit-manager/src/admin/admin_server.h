@@ -10,6 +10,7 @@
 #include <loam/commit/manager.h>
 
 #include "common/base/status.h"
+#include "common/latency/recorder.h"
 
 namespace loam::commit {
 
@@ -21,6 +22,8 @@ struct AdminBackend {
   std::function<ManagerStatistics(const Core&)> statistics;
   /// Returns the bound address of the data path. Called from within a task.
   std::function<std::string()> address;
+  /// Returns the latencies of requests. Called on gRPC's threads.
+  std::function<latency::Latencies()> latencies;
   uint64_t timeout_ns = 0;  ///< ManagerOptions::admin_timeout_ns
 };
 

@@ -109,9 +109,10 @@ Status Core::Impl::complete(Session& session, ByteReader& reader, uint64_t seque
   }
   Env::pause_point("manager.complete.executed");
   if (commits_.last_position() == before) {
+    if (timer_ != nullptr) timer_->request(latency::OperationKind::kComplete, session.id.value, sequence);
     send_reply(session, sequence, completed);
   } else {
-    pending_commit_replies_.push_back({commits_.last_position(), session.id, sequence, std::move(completed)});
+    pending_commit_replies_.push_back({commits_.last_position(), session.id, sequence, now_ns_, std::move(completed)});
   }
   return ok_status();
 }

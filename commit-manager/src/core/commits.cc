@@ -30,6 +30,7 @@ void Core::Impl::apply_log_progress(const CommitLogProgress& progress) {
   // Visible first, answered below: a client that has its reply finds the commit in every later snapshot.
   commits_.advance(progress);
   identity_.set_flushed_commits(progress.flushed);
+  const uint64_t now_ns = latency::BatchTimer::late_ns();
   while (!pending_commit_replies_.empty() && pending_commit_replies_.front().position <= progress.accepted) {
     const PendingCommitReply due = std::move(pending_commit_replies_.front());
     pending_commit_replies_.pop_front();
@@ -38,6 +39,10 @@ void Core::Impl::apply_log_progress(const CommitLogProgress& progress) {
     // (R4).
     if (session == sessions_.end()) continue;
     send_reply(session->second, due.sequence, due.reply);
+    if (timer_ != nullptr) {
+      timer_->answered_late(latency::OperationKind::kComplete, due.session.value, due.sequence, latency::Stage::kLog,
+                            due.received_ns, now_ns);
+    }
     Env::pause_point("manager.complete.answered");
   }
 }

@@ -196,6 +196,10 @@ Status Core::Impl::execute_new(Session& session, const wire::Envelope& envelope,
                 std::to_string(options_.max_retained_reply_bytes) + " bytes for all clients); try again later"});
     return ok_status();
   }
+  // complete() counts itself, because some of its answers come later.
+  if (timer_ != nullptr && envelope.opcode != Opcode::kComplete) {
+    timer_->request(latency::kind_of(envelope.opcode), session.id.value, envelope.sequence);
+  }
   switch (envelope.opcode) {
     case Opcode::kBegin:
       return begin(session, reader, envelope.sequence, now_ns);
@@ -370,6 +374,7 @@ void Core::set_admin_address(std::string address) { impl_->set_admin_address(std
 void Core::on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns) {
   impl_->on_messages(peer, messages, now_ns);
 }
+void Core::set_timer(latency::BatchTimer* timer) { impl_->set_timer(timer); }
 void Core::on_peer_disconnected(PeerId peer) { impl_->on_peer_disconnected(peer); }
 void Core::on_timer(uint64_t now_ns) { impl_->on_timer(now_ns); }
 uint64_t Core::next_deadline_ns() const { return impl_->next_deadline_ns(); }

@@ -25,6 +25,7 @@
 #include "commit-manager/src/core/node_leases.h"
 #include "commit-manager/src/core/session.h"
 #include "commit-manager/src/core/transactions.h"
+#include "common/latency/batch_timer.h"
 #include "common/wire/manager.h"
 
 namespace loam::commit {
@@ -51,6 +52,7 @@ class Core::Impl final : public NodeChannel {
   void create_table(const wire::CreateTable& request, TableChanges::CreateDone done);
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
   void accept_loss(NodeId node, std::function<void(Status)> done);
+  void set_timer(latency::BatchTimer* timer) { timer_ = timer; }
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
   bool ready() const { return shards_known() && !restarting_ && identity_.serving_status().ok(); }
 
@@ -262,6 +264,7 @@ class Core::Impl final : public NodeChannel {
     uint64_t position = 0;  ///< of the last commit that the request names
     SessionId session;
     uint64_t sequence = 0;
+    uint64_t received_ns = 0;
     wire::CompleteReply reply;
   };
   std::deque<PendingCommitReply> pending_commit_replies_;  ///< positions do not fall
@@ -281,6 +284,7 @@ class Core::Impl final : public NodeChannel {
   std::shared_ptr<const std::vector<IdRange>> committed_before_;  ///< commits of earlier epochs, while restarting_
 
   // Time.
+  latency::BatchTimer* timer_ = nullptr;
   uint64_t now_ns_ = 0;
   uint64_t ticked_ns_ = 0;
   uint64_t published_ns_ = 0;

@@ -95,6 +95,13 @@ struct CommitManager::Parts {
     return all;
   }
 
+  latency::Latencies latencies() const {
+    latency::Latencies all;
+    all.add(server->latencies());
+    all.now_ns = Env::now_ns();
+    return all;
+  }
+
   const ManagerOptions options;
   std::string address;
   std::string admin_address;
@@ -125,6 +132,7 @@ Status CommitManager::Parts::start() {
     backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
     backend.statistics = [this](const Core& core) { return statistics(core); };
     backend.address = [this] { return address; };
+    backend.latencies = [this] { return latencies(); };
     backend.timeout_ns = options.admin_timeout_ns;
     LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));
     admin_address = admin->address();
@@ -288,6 +296,8 @@ ManagerStatistics CommitManager::statistics() const {
   answer->given.wait();
   return answer->statistics;
 }
+
+latency::Latencies CommitManager::latencies() const { return parts_->latencies(); }
 
 bool CommitManager::post(std::function<void(Core&)> task) { return parts_->server->post(std::move(task)); }
 

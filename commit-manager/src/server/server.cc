@@ -27,6 +27,8 @@ Result<net::Address> Server::listen(const net::Address& address) {
 
 /// Log progress goes before the deadlines: a publication of this round then covers the commits that it makes visible.
 bool Server::step(uint64_t timeout_ns) {
+  if (!timer_) core_.set_timer(&timer_.emplace(latencies_));
+  timer_->begin_round();
   // Step 1: tasks and the log. Both run each time; the sum of the results keeps the second call from being skipped.
   const bool ran = static_cast<int>(run_tasks()) + static_cast<int>(poll_log_progress()) != 0;
   // Step 2: work that is due by the clock. It goes before the network, so a large number of messages delays leases
@@ -37,6 +39,7 @@ bool Server::step(uint64_t timeout_ns) {
   // Step 3: the network. The wait ends at the next deadline of the core, or when another thread wakes the transport.
   const uint64_t deadline = core_.next_deadline_ns();
   const size_t events = transport_.poll(deadline <= now ? 0 : std::min(timeout_ns, deadline - now));
+  if (events == 0) timer_->idle();
   return ran || due || events > 0;
 }
 
@@ -96,8 +99,13 @@ void Server::on_connected(net::Connection& connection) {
 }
 
 void Server::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
-  if (const PeerEntry* entry = connection.context<PeerEntry>(); entry != nullptr)
-    core_.on_messages(entry->id, messages, clock_());
+  const PeerEntry* entry = connection.context<PeerEntry>();
+  if (entry == nullptr) return;
+  const uint64_t now_ns = clock_();
+  timer_->begin(now_ns);
+  core_.on_messages(entry->id, messages, now_ns);
+  timer_->mark(latency::Stage::kExecution);
+  timer_->end();
 }
 
 void Server::on_closed(net::Connection& connection, const Status& status) {

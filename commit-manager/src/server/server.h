@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +14,8 @@
 
 #include "commit-manager/src/log/commit_log_file.h"
 #include "common/base/thread.h"
+#include "common/latency/batch_timer.h"
+#include "common/latency/recorder.h"
 #include "common/net/transport/transport.h"
 
 namespace loam::commit {
@@ -63,6 +66,8 @@ class Server final : public net::Handler, public Outbox {
 
   Core& core() { return core_; }
   const net::TransportCounters& counters() const { return transport_.counters(); }
+  /// Returns the latencies of requests. Any thread may read them.
+  const latency::Recorder& latencies() const { return latencies_; }
 
   // net::Handler
   void on_connected(net::Connection& connection) override;
@@ -95,6 +100,9 @@ class Server final : public net::Handler, public Outbox {
 
   CommitLogFile* const log_;
   CommitLogProgress log_progress_;
+
+  latency::Recorder latencies_;
+  std::optional<latency::BatchTimer> timer_;  // from the first round on, because the server thread makes it
 
   Core core_;  // declared last: its destructor may call the outbox
 };

@@ -35,6 +35,7 @@ CommandLine::CommandLine() : app_(kDescription, "loam") {
   add_scan(app_, context_);
   add_status(app_, context_);
   add_stats(app_, context_);
+  add_slow(app_, context_);
   add_sessions(app_, context_);
   add_transactions(app_, context_);
   add_node(app_, context_);

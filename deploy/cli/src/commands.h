@@ -24,6 +24,7 @@ void add_ping(CLI::App& app, Context& context);
 void add_put(CLI::App& app, Context& context);
 void add_scan(CLI::App& app, Context& context);
 void add_sessions(CLI::App& app, Context& context);
+void add_slow(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);
 void add_status(CLI::App& app, Context& context);
 void add_table(CLI::App& app, Context& context);

@@ -1,11 +1,9 @@
 // `loam stats`: prints all statistics once, or rates at an interval (--watch). admin/admin_client.h fetches them,
 // watch/rates.h computes the rates.
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -86,13 +84,6 @@ int show_once(const Context& context, const std::string& admin) {
   return kExitOk;
 }
 
-// Returns false if a signal arrived.
-bool wait_until(uint64_t at_ns) {
-  constexpr auto kPollInterval = std::chrono::milliseconds(20);
-  while (!interrupted() && Env::now_ns() < at_ns) std::this_thread::sleep_for(kPollInterval);
-  return !interrupted();
-}
-
 // Prints rates until the count is reached or a signal arrives. The first sample must succeed. Later the command
 // continues if the commit manager does not answer, for example because it restarts.
 int watch(const Context& context, const StatsCommandOptions& options, const std::string& admin) {
@@ -107,7 +98,7 @@ int watch(const Context& context, const StatsCommandOptions& options, const std:
     // The times are multiples of the interval, so the time of a request does not add up. After a long delay the missed
     // times are left out.
     next_ns = std::max(next_ns + interval_ns, Env::now_ns());
-    if (!wait_until(next_ns)) break;
+    if (!sleep_until(next_ns)) break;
     auto after = cluster_statistics(admin);
     const uint64_t after_ns = Env::now_ns();
     // Moves to the upper left corner and clears the screen below.

@@ -168,6 +168,26 @@ class OthersTest(ClusterTest):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertEqual(loam("ping", "nonsense://here").returncode, 2)
 
+    def test_slow_shows_latencies_and_slow_operations_of_all_servers(self):
+        self.create("value:int64")
+        self.good("put", self.table, 1, "value=1")
+        reply = json.loads(self.good("slow", "--json"))
+        kinds = {(one["server"], one["kind"]): one for one in reply["kinds"]}
+        self.assertEqual(reply["errors"], [])
+        for server, kind in (("manager", "begin"), ("manager", "complete"), ("node 1", "write")):
+            one = kinds[server, kind]
+            self.assertGreater(one["requests"], 0, one)
+            self.assertLessEqual(one["p50_ns"], one["p999_ns"])
+        totals = [one["total_ns"] for one in reply["operations"]]
+        self.assertEqual(totals, sorted(totals, reverse=True))
+        for one in reply["operations"]:
+            self.assertEqual(one["total_ns"], sum(stage["ns"] for stage in one["stages"]))
+            self.assertEqual(one["cause"], max(one["stages"], key=lambda stage: stage["ns"])["stage"])
+        self.assertIn("99.9 % within", self.good("slow"))
+        for line in self.good("slow", "--follow", "0.1", "--count", 2, "--json").splitlines():
+            self.assertIn(json.loads(line)["server"], ("manager", "node 1"))
+        self.assertEqual(loam("slow", "--count", 2).returncode, 2, "--count needs --follow")
+
     def test_every_subcommand_has_help(self):
         self.assertRegex(json.loads(loam("version", "--json").stdout)["version"], r"^\d+\.\d+\.\d+$")
         for path in ([], ["dev"], ["table"], ["table", "create"], ["table", "list"], ["table", "describe"],
@@ -176,7 +196,7 @@ class OthersTest(ClusterTest):
                      ["demo"], ["completion"], ["version"], ["cluster"], ["cluster", "up"], ["cluster", "down"],
                      ["cluster", "status"], ["cluster", "start"], ["cluster", "stop"], ["status"], ["node"],
                      ["node", "list"], ["node", "accept-loss"], ["log"], ["log", "inspect"], ["sessions"], ["session"],
-                     ["session", "end"], ["transactions"]):
+                     ["session", "end"], ["transactions"], ["slow"]):
             result = loam(*path, "--help")
             self.assertEqual(result.returncode, 0, path)
             self.assertIn("Usage: loam", result.stdout, path)
@@ -188,7 +208,7 @@ class OthersTest(ClusterTest):
         complete_words = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
         offered = subprocess.run(["bash", "-c", complete_words, "-", "", "", "1"], capture_output=True, text=True, check=True)
         for name in ("dev", "cluster", "status", "node", "log", "table", "index", "put", "get", "delete", "import", "scan",
-                     "stats", "sessions", "session", "transactions", "ping", "doctor", "demo"):
+                     "stats", "slow", "sessions", "session", "transactions", "ping", "doctor", "demo"):
             self.assertIn(name, offered.stdout.split())
         self.assertNotIn("demo-client", offered.stdout)
         for typed, option in (("--gr", "--group-by"), ("--pre", "--prefix")):

@@ -60,6 +60,7 @@ COMMANDS = {
     ("scan",): ["TABLE"],
     ("status",): [],
     ("stats",): [],
+    ("slow",): [],
     ("transactions",): [],
     ("node", "list"): [],
     ("ping",): ["--count", "1"],

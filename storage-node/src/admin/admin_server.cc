@@ -3,6 +3,7 @@
 #include "storage-node/src/admin/admin_server.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include <pthread.h>
 
 #include "common/admin/grpc_server.h"
+#include "common/admin/latency.h"
 #include "common/admin/metrics.h"
 #include "common/admin/statistics.h"
 #include "common/wire/opcode.h"
@@ -25,10 +27,16 @@ namespace {
 /// Tables of which the metrics have numbers of their own: those with the most memory.
 constexpr size_t kTablesInMetrics = 100;
 
+constexpr std::array kKindsInMetrics = {latency::OperationKind::kRead, latency::OperationKind::kWrite,
+                                        latency::OperationKind::kRevert, latency::OperationKind::kPlainRead,
+                                        latency::OperationKind::kPlainWrite};
+constexpr std::array kStagesInMetrics = {latency::Stage::kQueue, latency::Stage::kExecution, latency::Stage::kAnswer};
+
 /// The metrics of the node and of its largest tables. More tables would make a scrape slow, and Prometheus large.
-std::string metrics_of(NodeStatistics statistics) {
+std::string metrics_of(NodeStatistics statistics, const latency::Latencies& latencies) {
   Metrics metrics;
   metrics.add("loam_node", statistics);
+  add_latencies(metrics, "loam_node", latencies, kKindsInMetrics, kStagesInMetrics);
   const auto memory = [](const TableStatistics& table) { return table.log_bytes + table.index_bytes; };
   const size_t shown = std::min(statistics.tables.size(), kTablesInMetrics);
   std::ranges::partial_sort(statistics.tables, statistics.tables.begin() + static_cast<ptrdiff_t>(shown),
@@ -41,8 +49,9 @@ std::string metrics_of(NodeStatistics statistics) {
 
 class Service final : public admin::NodeAdmin::Service {
  public:
-  Service(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health)
-      : statistics_(std::move(statistics)), health_(std::move(health)) {}
+  Service(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health,
+          std::function<latency::Latencies()> latencies)
+      : statistics_(std::move(statistics)), health_(std::move(health)), latencies_(std::move(latencies)) {}
 
   grpc::Status Health(grpc::ServerContext*, const admin::HealthRequest*, admin::HealthReply* reply) override {
     const NodeStatistics statistics = health_();
@@ -65,18 +74,26 @@ class Service final : public admin::NodeAdmin::Service {
     return grpc::Status::OK;
   }
 
-  std::string metrics() const { return metrics_of(statistics_()); }
+  grpc::Status SlowOperations(grpc::ServerContext*, const loam::admin::SlowOperationsRequest* request,
+                              loam::admin::SlowOperationsReply* reply) override {
+    fill_slow_operations(latencies_(), request->max(), *reply);
+    return grpc::Status::OK;
+  }
+
+  std::string metrics() const { return metrics_of(statistics_(), latencies_()); }
 
  private:
   const std::function<NodeStatistics()> statistics_;
   const std::function<NodeStatistics()> health_;
+  const std::function<latency::Latencies()> latencies_;
 };
 
 }  // namespace
 
 struct AdminServer::Impl {
-  Impl(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health_of_node)
-      : service(std::move(statistics), std::move(health_of_node)) {}
+  Impl(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health_of_node,
+       std::function<latency::Latencies()> latencies)
+      : service(std::move(statistics), std::move(health_of_node), std::move(latencies)) {}
   // The thread uses the server, so it ends before the members are destroyed.
   ~Impl() {
     {
@@ -105,8 +122,9 @@ struct AdminServer::Impl {
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address,
                                                         std::function<NodeStatistics()> statistics,
                                                         std::function<NodeStatistics()> health,
+                                                        std::function<latency::Latencies()> latencies,
                                                         std::function<bool()> serving) {
-  auto impl = std::make_unique<Impl>(std::move(statistics), std::move(health));
+  auto impl = std::make_unique<Impl>(std::move(statistics), std::move(health), std::move(latencies));
   LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service,
                                                         {.metrics = [it = impl.get()] { return it->service.metrics(); },
                                                          .protocol_version = wire::kProtocolVersion}));

@@ -15,8 +15,8 @@ namespace loam::storage {
 /// Serves NodeAdmin (proto/loam/storage/admin.proto) and the standard gRPC health service of a storage node.
 ///
 /// Role: answers with the statistics of the storage node. Owner: the storage node. Threads: the threads of gRPC call
-/// `statistics` and `health`, several at the same time. A thread of its own calls `serving` every kHealthCheck and
-/// updates the health service; it polls because a lease runs out without an event.
+/// `statistics`, `health` and `latencies`, several at the same time. A thread of its own calls `serving` every
+/// kHealthCheck and updates the health service; it polls because a lease runs out without an event.
 class AdminServer {
  public:
   /// Time between two calls of `serving`.
@@ -28,6 +28,7 @@ class AdminServer {
   static Result<std::unique_ptr<AdminServer>> start(const std::string& address,
                                                     std::function<NodeStatistics()> statistics,
                                                     std::function<NodeStatistics()> health,
+                                                    std::function<latency::Latencies()> latencies,
                                                     std::function<bool()> serving);
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;

@@ -9,7 +9,8 @@ struct AdminServer::Impl {
 
 // NOLINTBEGIN(performance-unnecessary-value-param): the signature of the real AdminServer
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, std::function<NodeStatistics()>,
-                                                        std::function<NodeStatistics()>, std::function<bool()>) {
+                                                        std::function<NodeStatistics()>,
+                                                        std::function<latency::Latencies()>, std::function<bool()>) {
   return Status(StatusCode::kInvalidArgument, "the simulator has no administration, so none can start at " + address);
 }
 // NOLINTEND(performance-unnecessary-value-param)

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "common/base/env.h"
+#include "common/latency/stage_timer.h"
 #include "storage-node/src/index/array.h"
 #include "storage-node/src/index/hash_index.h"
 #include "storage-node/src/log/entry.h"
@@ -178,6 +179,7 @@ bool HashIndex::help(EpochThread& thread, Array& from, size_t budget, size_t* mo
 /// also if other helpers sleep.
 void HashIndex::complete_migration(EpochThread& thread, Array& from) {
   Env::probe("node.index.migration_completed_alone");
+  const latency::StageTimer growth(latency::Stage::kIndexGrowth);
   size_t moves = 0;
   const size_t chunk = std::min(Array::kChunk, from.capacity);
   for (size_t begin = 0; begin < from.capacity; begin += chunk) moves += move_slots(from, begin, chunk);
@@ -227,6 +229,7 @@ bool HashIndex::start_migration(Array& array, Reserve reserve) {
   // Acquire: pairs with the release of finish(). The current array stays current until its `next` is set.
   if (current_.load(std::memory_order_acquire) != &array) return false;
   if (!growth_enabled_.load(std::memory_order_relaxed)) return false;  // a hint
+  const latency::StageTimer growth(latency::Stage::kIndexGrowth);
   Array* const fresh = Array::create(pool_, target_capacity(array), reserve);
   if (fresh == nullptr) {
     Env::probe("node.index.growth_refused");

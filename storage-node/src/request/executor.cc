@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/env.h"
+#include "common/latency/stage_timer.h"
 
 namespace loam::storage {
 
@@ -44,13 +45,16 @@ void Executor::run(Peer& peer, std::span<const Bytes> messages) {
   {
     const EpochGuard guard(thread_.epochs());
     view_ = &registry_.view();
-    serving_status_ = registry_.check_serving(Env::now_ns());
+    const uint64_t now_ns = Env::now_ns();
+    timer_.begin(now_ns);
+    serving_status_ = registry_.check_serving(now_ns);
     // From here on the batch uses the fences and the lease that it has read, also if the control thread changes them.
     // The barrier of R7 waits for the guard.
     Env::pause_point("node.batch.begun");
     run_batch(peer, messages);
     view_ = nullptr;
   }
+  timer_.end();
   Env::pause_point("node.batch.ended");
   counters_.batches.add(1);
 }
@@ -76,9 +80,18 @@ void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
   if (session_lock_.owns_lock()) session_lock_.unlock();
 }
 
+void Executor::lock(NodeSession& session) {
+  if constexpr (!Env::kSimulated) {
+    session_lock_ = std::unique_lock(session.batch_lock(), std::try_to_lock);
+    if (session_lock_.owns_lock()) return;
+  }
+  const latency::StageTimer waits(latency::Stage::kSessionLock);
+  session_lock_ = std::unique_lock(session.batch_lock());
+}
+
 bool Executor::lock_session(Peer& peer, std::span<const Bytes> messages) {
   NodeSession& session = *peer.session();
-  session_lock_ = std::unique_lock(session.batch_lock());
+  lock(session);
   Status status;
   // The fence comes first: a fenced session gets kFenced for every request, also over an older connection.
   if (view_->fences.fenced(session.id())) {
@@ -213,7 +226,7 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
     return over ? session.status() : ok_status();
   }
   // The thread of the former connection may be executing a batch of the session; the lock waits for its end.
-  session_lock_ = std::unique_lock((*session)->batch_lock());
+  lock(**session);
   peer.attach(std::move(session).value());
   replies_.send(peer, sequence, wire::AttachReply{registry_.self()});
   return ok_status();
@@ -283,11 +296,17 @@ void Executor::execute_pending(Peer& peer) {
   if (batch_.empty()) return;
   const std::span<PointOperation> operations = batch_.operations();
   execute(thread_, operations, execution_);
+  timer_.mark(latency::Stage::kExecution);
   counters_.operations.add(operations.size());
   counters_.appends.add(static_cast<uint64_t>(std::ranges::count_if(operations, appends)));
   // Before the replies (R5): no client learns of a write whose intent may still be removed.
   if (IntentList& list = peer.session()->intents(); list.in_batch()) finish_intent_batch(list);
-  for (RequestBatch::Request& request : batch_.requests()) replies_.send_results(peer, *view_, batch_, request);
+  const uint64_t session = peer.session()->id().value;
+  for (RequestBatch::Request& request : batch_.requests()) {
+    timer_.request(latency::kind_of(request.reply), session, request.sequence);
+    replies_.send_results(peer, *view_, batch_, request);
+  }
+  timer_.mark(latency::Stage::kAnswer);
   batch_.clear();
 }
 

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "common/base/bytes.h"
+#include "common/latency/batch_timer.h"
+#include "common/latency/recorder.h"
 #include "common/wire/storage.h"
 #include "storage-node/src/request/operation_decoder.h"
 #include "storage-node/src/request/peer.h"
@@ -54,9 +56,15 @@ class Executor {
   void run(Peer& peer, std::span<const Bytes> messages);
 
   const ExecutorCounters& counters() const { return counters_; }
+  /// Returns the latencies of the batches. Any thread may read them.
+  const latency::Recorder& latencies() const { return latencies_; }
+  /// Returns the timer of the batches; the network thread reports its rounds and sleeps to it.
+  latency::BatchTimer& timer() { return timer_; }
 
  private:
   void run_batch(Peer& peer, std::span<const Bytes> messages);
+  /// Takes the batch lock of a session.
+  void lock(NodeSession& session);
   /// Locks the session's batch lock. Returns false if the peer may not speak for the session; the peer is closed then.
   bool lock_session(Peer& peer, std::span<const Bytes> messages);
 
@@ -81,6 +89,8 @@ class Executor {
   ThreadContext& thread_;
   const ExecuteOptions execution_;
   ExecutorCounters counters_;
+  latency::Recorder latencies_;
+  latency::BatchTimer timer_{latencies_};
   ReplyWriter replies_;
   // State of the current batch.
   const RegistryView* view_ = nullptr;

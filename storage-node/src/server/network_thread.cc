@@ -114,6 +114,11 @@ const ExecutorCounters* NetworkThread::counters() const {
   return executor == nullptr ? nullptr : &executor->counters();
 }
 
+const latency::Recorder* NetworkThread::latencies() const {
+  const Executor* executor = executor_.load(std::memory_order_acquire);  // acquire: as in counters()
+  return executor == nullptr ? nullptr : &executor->latencies();
+}
+
 void NetworkThread::post(OutgoingMessage outgoing) {
   bool first;
   {
@@ -134,8 +139,10 @@ void NetworkThread::loop() {
   // Relaxed: see stop().
   while (!stopping_.load(std::memory_order_relaxed)) {
     // poll() calls on_messages() for each frame. A round without events has time to free retired memory.
+    executor_owner_->timer().begin_round();
     const size_t events = transport_->poll(kIdlePollNs);
     deliver_posted();
+    if (events == 0) executor_owner_->timer().idle();
     if (events == 0 && epoch_thread_->pending() > 0) epoch_thread_->collect(EpochThread::kFreesPerExit);
     throttle();
   }
@@ -158,10 +165,12 @@ void NetworkThread::throttle() {
   const bool enforced = share_.enforced(fill);
   const uint64_t paced_ns = write_throttle_.delay_ns(fresh, fill, enforced && share_.collecting());
   if (!enforced) return;
-  const uint64_t delay_ns = std::max(paced_ns, share_.delay_ns(number_, fill, Env::now_ns()));
+  const uint64_t owed_ns = share_.delay_ns(number_, fill, Env::now_ns());
+  const uint64_t delay_ns = std::max(paced_ns, owed_ns);
   if (delay_ns == 0) return;
   Env::probe("node.network.throttled");
   throttle_count_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
+  executor_owner_->timer().slept(owed_ns > paced_ns ? latency::Stage::kCompaction : latency::Stage::kMemory, delay_ns);
   sleep_ns(delay_ns);
 }
 

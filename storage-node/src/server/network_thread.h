@@ -85,6 +85,8 @@ class NetworkThread : public net::Handler, public Outbox {
   uint64_t throttle_count() const { return throttle_count_.load(std::memory_order_relaxed); }  // relaxed: a statistic
   /// Returns the counters of the executor; null before run().
   const ExecutorCounters* counters() const;
+  /// Returns the latencies of the requests; null before run().
+  const latency::Recorder* latencies() const;
 
   void post(OutgoingMessage outgoing) override;
 

@@ -113,6 +113,7 @@ struct StorageNode::Impl {
   void stop();
   NodeStatistics statistics();
   NodeStatistics health() const;
+  latency::Latencies latencies() const;
   std::string check_invariants();
 
   const NodeOptions options;
@@ -177,9 +178,9 @@ Status StorageNode::Impl::start() {
   control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_replaced);
   if (!options.admin_listen.empty()) {
     const auto serving = [this] { return registry->in_service() && registry->lease_holds(Env::now_ns()); };
-    LOAM_ASSIGN_OR_RETURN(
-        admin, AdminServer::start(
-                   options.admin_listen, [this] { return statistics(); }, [this] { return health(); }, serving));
+    LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(
+                                     options.admin_listen, [this] { return statistics(); }, [this] { return health(); },
+                                     [this] { return latencies(); }, serving));
     admin_address = admin->address();
   }
   return control->start(net::Address::parse(options.manager).value(),
@@ -279,6 +280,15 @@ NodeStatistics StorageNode::Impl::statistics() {
   return s;
 }
 
+latency::Latencies StorageNode::Impl::latencies() const {
+  latency::Latencies all;
+  for (const auto& thread : network) {
+    if (const latency::Recorder* const recorder = thread->latencies(); recorder != nullptr) all.add(*recorder);
+  }
+  all.now_ns = Env::now_ns();
+  return all;
+}
+
 std::string StorageNode::Impl::check_invariants() {
   pool->check_invariants();
   return tables->check([](const ServedTable& table) {
@@ -302,6 +312,7 @@ void StorageNode::stop() { impl_->stop(); }
 const std::string& StorageNode::address() const { return impl_->address; }
 const std::string& StorageNode::admin_address() const { return impl_->admin_address; }
 NodeStatistics StorageNode::statistics() const { return impl_->statistics(); }
+latency::Latencies StorageNode::latencies() const { return impl_->latencies(); }
 std::string StorageNode::check_invariants() const { return impl_->check_invariants(); }
 
 }  // namespace loam::storage

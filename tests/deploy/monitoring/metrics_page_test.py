@@ -57,7 +57,8 @@ class Scrape:
         rows = ["| metric | type | meaning |", "| --- | --- | --- |"]
         for name, kind in self.kinds.items():
             if name.startswith(prefix + "_"):
-                labels = f" Labels: {', '.join(f'`{label}`' for label in self.labels[name])}." if self.labels[name] else ""
+                own = [label for label in self.labels[name + "_bucket" if kind == "histogram" else name] if label != "le"]
+                labels = f" Labels: {', '.join(f'`{label}`' for label in own)}." if own else ""
                 rows.append(f"| `{name}` | {kind} | {self.help[name]}.{labels} |")
         return "\n".join(rows) + "\n"
 

@@ -23,6 +23,7 @@
 #include <loam/client/transaction.h>
 
 #include "common/base/status.h"
+#include "common/latency/recorder.h"
 #include "common/schema/schema.h"
 
 /// The client library, with which applications read and write the records of a cluster.
@@ -228,6 +229,9 @@ class Client {
   std::string admin_address() const;
   /// The client's counts since it connected. Any thread; never waits.
   ClientStatistics statistics() const;
+  /// The latencies of the client's requests since it connected, and the slowest requests of the last minute with the
+  /// stages of their time. Any thread; waits for a short lock at most.
+  latency::Latencies latencies() const;
 
   class Impl;
   /// For the library's own parts, not for applications.

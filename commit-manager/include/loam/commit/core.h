@@ -26,6 +26,10 @@
 #include "common/wire/manager.h"
 #include "common/wire/reply_window.h"
 
+namespace loam::latency {
+class BatchTimer;
+}
+
 namespace loam::commit {
 
 /// The number of one connection of a client or storage node. The driver never uses a number twice.
@@ -355,6 +359,10 @@ class Core {
   /// Returns the first error of a store or of the commit log; ok if there was none. After an error the core executes
   /// and sends nothing, and the driver has to stop the process.
   Status durable_status() const;
+
+  /// Sets the timer that learns of the requests of each batch and of late answers. The driver owns it. Null, the
+  /// default: none.
+  void set_timer(latency::BatchTimer* timer);
 
   /// Sets the gRPC address that clients are told. The default, empty, means that there is none.
   void set_admin_address(std::string address);

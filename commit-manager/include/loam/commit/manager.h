@@ -15,6 +15,7 @@
 #include <loam/commit/statistics.h>
 
 #include "common/base/status.h"
+#include "common/latency/recorder.h"
 
 /// The commit manager, which hands out transaction ids and snapshots and decides which transactions are committed.
 namespace loam::commit {
@@ -85,6 +86,9 @@ class CommitManager {
 
   /// Returns the present counters and levels. Waits for the server thread. All are zero after stop().
   ManagerStatistics statistics() const;
+  /// Copies the latencies of requests, and the slowest operations of the last minute. Any thread; waits for a short
+  /// lock at most.
+  latency::Latencies latencies() const;
   /// Runs `task` on the server thread between two of its poll rounds. Administration uses it. Returns false if the
   /// manager has stopped; the task then never runs.
   bool post(std::function<void(Core&)> task);

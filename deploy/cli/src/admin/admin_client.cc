@@ -224,6 +224,43 @@ Result<Json> list_transactions(const std::string& admin_address, unsigned max) {
       admin_address, request, &manager::ClusterAdmin::Stub::ListTransactions);
 }
 
+Result<Json> slow_operations(const std::string& admin_address, unsigned max) {
+  namespace manager = commit::admin;
+  namespace node = storage::admin;
+  admin::SlowOperationsRequest request;
+  request.set_max(max);
+  Json result = {{"operations", Json::array()}, {"kinds", Json::array()}, {"errors", Json::array()}};
+  const auto add = [&result](const std::string& server, const Result<Json>& reply) {
+    const auto append = [&server](Json& list, const Json& objects) {
+      for (const Json& one : objects) {
+        Json object = {{"server", server}};
+        object.update(one);
+        list.push_back(std::move(object));
+      }
+    };
+    if (!reply.ok()) {
+      result["errors"].push_back({{"server", server}, {"error", std::string(reply.status().message())}});
+      return;
+    }
+    append(result["operations"], (*reply)["operations"]);
+    append(result["kinds"], (*reply)["kinds"]);
+  };
+  LOAM_ASSIGN_OR_RETURN(const Json nodes, list_nodes(admin_address));
+  add("manager", call<manager::ClusterAdmin, admin::SlowOperationsRequest, admin::SlowOperationsReply>(
+                     admin_address, request, &manager::ClusterAdmin::Stub::SlowOperations));
+  for (const Json& one : nodes) {
+    const std::string address = one["admin_address"];
+    if (address.empty() || !one["live"].get<bool>()) continue;
+    add("node " + std::to_string(number(one, "id")),
+        call<node::NodeAdmin, admin::SlowOperationsRequest, admin::SlowOperationsReply>(
+            address, request, &node::NodeAdmin::Stub::SlowOperations));
+  }
+  std::stable_sort(result["operations"].begin(), result["operations"].end(), [](const Json& one, const Json& other) {
+    return number(one, "total_ns") > number(other, "total_ns");
+  });
+  return result;
+}
+
 Result<std::vector<std::string>> damaged_indexes(const std::string& admin_address) {
   namespace manager = commit::admin;
   LOAM_ASSIGN_OR_RETURN(const Json reply,

@@ -33,6 +33,11 @@ Status end_session(const std::string& admin_address, uint64_t session);
 /// Lists at most `max` open transactions, those with the oldest snapshots first: {"transactions": [{…}], "open": …,
 /// "snapshots": …}, with the numbers of all read-write transactions and of all other snapshots.
 Result<nlohmann::ordered_json> list_transactions(const std::string& admin_address, unsigned max);
+/// Asks all servers for at most `max` slow operations each, and for the latencies of requests: {"operations":
+/// [{"server": "manager" or "node 1", …}, …], "kinds": [{"server": …, …}, …], "errors": [{"server": …, "error": …},
+/// …]}. The slowest operations come first. A server that does not answer is in "errors". kUnavailable: the commit
+/// manager does not answer.
+Result<nlohmann::ordered_json> slow_operations(const std::string& admin_address, unsigned max);
 /// Names of the damaged indexes: an operator accepted the loss of records after they were built, so they must be
 /// rebuilt.
 Result<std::vector<std::string>> damaged_indexes(const std::string& admin_address);

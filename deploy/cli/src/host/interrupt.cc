@@ -4,10 +4,14 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "common/base/env.h"
 
 namespace loam::cli {
 namespace {
@@ -47,6 +51,12 @@ void catch_interrupts() {
 }
 
 bool interrupted() { return caught.load(std::memory_order_relaxed); }
+
+bool sleep_until(uint64_t at_ns) {
+  constexpr auto kPollInterval = std::chrono::milliseconds(20);
+  while (!interrupted() && Env::now_ns() < at_ns) std::this_thread::sleep_for(kPollInterval);
+  return !interrupted();
+}
 
 int interrupt_descriptor() { return wake; }
 

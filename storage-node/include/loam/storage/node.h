@@ -9,6 +9,7 @@
 #include <loam/storage/statistics.h>
 
 #include "common/base/status.h"
+#include "common/latency/recorder.h"
 
 /// The storage node, which keeps records in memory.
 namespace loam::storage {
@@ -119,6 +120,9 @@ class StorageNode {
 
   /// Reads the counters of the node and of its tables. May block on short locks.
   NodeStatistics statistics() const;
+  /// Copies the latencies of the requests, and the slowest operations of the last minute. Waits for short locks at
+  /// most.
+  latency::Latencies latencies() const;
   /// Checks the invariants of every table (index, chains, pages) and of the page pool. Returns the first breach, or "".
   /// The check visits every entry, so it is slow. No other thread may write meanwhile (tests, the simulator).
   std::string check_invariants() const;

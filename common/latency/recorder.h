@@ -1,0 +1,57 @@
+// The latencies that one thread records.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/latency/histogram.h"
+#include "common/latency/operation_kind.h"
+#include "common/latency/slow_operations.h"
+#include "common/latency/stage.h"
+
+namespace loam::latency {
+
+/// Records the durations of operations by kind, the durations of stages, and the slow operations.
+///
+/// Owner: a thread, which alone records. Threads: any thread reads. Only slow operations take a lock.
+class Recorder {
+ public:
+  /// Counts `count` operations of a kind that took `ns`.
+  void operation(OperationKind kind, uint64_t ns, uint64_t count = 1) {
+    kinds_[static_cast<size_t>(kind)].add(ns, count);
+  }
+  /// Counts one stage that took `ns`.
+  void stage(Stage stage, uint64_t ns) { stages_[static_cast<size_t>(stage)].add(ns); }
+  /// Offers a slow operation.
+  void slow(const SlowOperation& operation) { slow_.add(operation); }
+
+  const LiveHistogram& kind(size_t at) const { return kinds_[at]; }
+  const LiveHistogram& stage(size_t at) const { return stages_[at]; }
+  const SlowOperations& slow() const { return slow_; }
+
+ private:
+  std::array<LiveHistogram, kOperationKinds> kinds_;
+  std::array<LiveHistogram, kStages> stages_;
+  SlowOperations slow_;
+};
+
+/// A copy of what one or several threads have recorded.
+struct Latencies {
+  std::array<Histogram, kOperationKinds> kinds;  ///< by OperationKind
+  std::array<Histogram, kStages> stages;         ///< by Stage
+  std::vector<SlowOperation> slow;               ///< in no particular order
+  uint64_t slow_seen = 0;                        ///< slow operations since the start, also those that are not kept
+  uint64_t now_ns = 0;                           ///< the clock of SlowOperation::ended_ns at the time of the copy
+
+  /// Adds what a thread has recorded.
+  void add(const Recorder& recorder) {
+    for (size_t i = 0; i < kOperationKinds; ++i) kinds[i].merge(recorder.kind(i));
+    for (size_t i = 0; i < kStages; ++i) stages[i].merge(recorder.stage(i));
+    recorder.slow().list(slow);
+    slow_seen += recorder.slow().seen();
+  }
+};
+
+}  // namespace loam::latency
