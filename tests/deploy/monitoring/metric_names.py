@@ -9,6 +9,9 @@ _TARGET_LABELS = {"job", "instance", "role", "loam_cluster", "table"}
 PROMETHEUS_SERIES = {"up", "ALERTS"}
 _PROMETHEUS_LABELS = {"alertname", "alertstate"}
 
+# Ends of the names under which Prometheus stores a histogram.
+HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
+
 _ROW = re.compile(r"^\| `(loam_\w+)` \| (\w+) \| (.*) \|$", re.MULTILINE)
 
 _STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
@@ -27,7 +30,10 @@ class Metrics:
         self.kinds = {}
         self.labels = _TARGET_LABELS | _PROMETHEUS_LABELS
         for name, kind, meaning in _ROW.findall((root / PAGE).read_text(encoding="utf-8")):
-            self.kinds[name] = kind
+            # Prometheus stores a histogram as counters under three names.
+            stored = {name: kind} if kind != "histogram" else {name + part: "counter" for part in HISTOGRAM_PARTS}
+            self.kinds.update(stored)
+            self.labels.update({"le"} if kind == "histogram" else ())
             self.labels.update(re.findall(r"`(\w+)`", meaning.partition("Labels: ")[2]))
 
 

@@ -225,6 +225,10 @@ def _series_of_a_healthy_cluster(metrics):
         places = nodes if name.startswith(("loam_node", "loam_table")) else [manager]
         if name.startswith("loam_table"):
             places = [f'{labels},table="{table}"' for labels in nodes for table in ("t", "u")]
+        if "_request_seconds" in name or "_stage_seconds" in name:
+            places = [f'{labels},kind="a",stage="b"' for labels in places]
+        if name.endswith("_bucket"):
+            places = [f'{labels},le="{bound}"' for labels in places for bound in ("0.001", "+Inf")]
         if name.endswith("_info"):
             places = [f'{labels},cluster="a",not_serving="a reason"' for labels in places]
         series += [(f"{name}{{{labels}}}", "0+60x10" if kind == "counter" else "1+0x10") for labels in places]
@@ -287,9 +291,11 @@ class Names(unittest.TestCase):
                            ("loam_node_memory_lost", "gauge"), ("loam_node_info", "gauge"), ("loam_table_keys", "gauge"),
                            ("loam_table_gets_total", "counter"), ("loam_manager_refused_total", "counter"),
                            ("loam_manager_queued_begins", "gauge"), ("loam_manager_wakes_total", "counter"),
-                           ("loam_recovery_running", "gauge")):  # fmt: skip
+                           ("loam_recovery_running", "gauge"), ("loam_node_request_seconds_bucket", "counter"),
+                           ("loam_manager_stage_seconds_sum", "counter")):  # fmt: skip
             self.assertEqual(kinds.get(name), kind, name)
-        for name in ("loam_table_table", "loam_table_info", "loam_node_uptime_ns", "loam_recovery_info", "loam_node_cluster"):
+        for name in ("loam_table_table", "loam_table_info", "loam_node_uptime_ns", "loam_recovery_info", "loam_node_cluster",
+                     "loam_node_request_seconds"):
             self.assertNotIn(name, kinds)
 
     def test_names_of_an_expression(self):
