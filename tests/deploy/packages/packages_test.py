@@ -1,11 +1,10 @@
 """Tests the Debian packages: their files, maintainer scripts, units, manual pages and completions.
 
-    packages_test.py [FOLDER]   tests the packages that `make deb` has made (build/deb)
-    packages_test.py --make     makes packages of the programs in build/release first, in a folder of its own
+    packages_test.py [FOLDER]       tests the packages that `make deb` has made (build/deb)
+    packages_test.py --make BUILD   makes packages of the programs of a build folder first, in its subfolder deb
 
 Exits with 77 if there are no packages or no programs."""
 
-import atexit
 import gzip
 import os
 import pathlib
@@ -18,7 +17,7 @@ import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-MAKE = "--make" in sys.argv[1:2] and bool(sys.argv.pop(1))
+BUILD = pathlib.Path([sys.argv.pop(1), sys.argv.pop(1)][1]).resolve() if "--make" in sys.argv[1:2] else None
 FOLDER = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]) else ROOT / "build/deb"
 UNITS = ("loam-commit-manager.service", "loam-storage-node@1.service")
 MOST_EXPOSURE = 3.0  # of `systemd-analyze security`, on its scale from 0 to 10
@@ -207,6 +206,18 @@ class MaintainerScriptsTest(PackageTest):
             self.assertFalse(path.exists() or path.is_symlink(), path)
         self.assertTrue(other.is_symlink())
 
+    def test_purge_keeps_the_state_if_asked(self):
+        root = self.new_folder()
+        for path in (root / "etc/loam/commit-manager.toml", root / "var/lib/loam/commit-manager/state"):
+            path.parent.mkdir(parents=True)
+            path.touch()
+        (root / "var/lib/loam/empty").mkdir()
+        environment = {**os.environ, "DPKG_ROOT": str(root), "LOAM_KEEP_STATE": "yes"}
+        run("sh", self.base / "loam-server.control/postrm", "purge", env=environment)
+        left = sorted(path.relative_to(root).as_posix() for path in (root / "var/lib").rglob("*"))
+        self.assertEqual(left, ["var/lib/loam", "var/lib/loam/commit-manager", "var/lib/loam/commit-manager/state"])
+        self.assertFalse((root / "etc/loam").exists())
+
     def test_purge_is_refused_while_a_server_runs(self):
         """Reads the processes from a folder in place of /proc, so that no program needs to lie in /usr/bin."""
         text = (self.base / "loam-server.control/postrm").read_text()
@@ -386,19 +397,18 @@ class DocumentsTest(PackageTest):
 def make_packages():
     """Makes the packages. Returns false if there are no programs."""
     global FOLDER
-    programs = ROOT / "build/release/bin"
-    if not all((programs / name).exists() for name in ("loam", "loam-bench", "loam-commit-manager", "loam-storage-node")):
+    FOLDER = BUILD / "deb"
+    if not all((BUILD / "bin" / name).exists() for name in ("loam", "loam-bench", "loam-commit-manager", "loam-storage-node")):
         return False
-    holder = tempfile.TemporaryDirectory()
-    atexit.register(holder.cleanup)
-    FOLDER = pathlib.Path(holder.name)
-    run(ROOT / "scripts/deb", "--output", FOLDER)
+    done = subprocess.run([ROOT / "scripts/deb", "--build", BUILD, "--output", FOLDER], check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"scripts/deb failed with exit code {done.returncode}")
     return True
 
 
 def main():
-    if MAKE and not make_packages():
-        print("skipped: build/release/bin has no programs; run 'make build' first")
+    if BUILD and not make_packages():
+        print(f"skipped: {BUILD}/bin has no programs; build them first")
         return 77
     missing = [name for name in FILES if package_file(name) is None]
     if missing:
