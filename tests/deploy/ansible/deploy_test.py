@@ -385,6 +385,10 @@ def test(arguments, folder, packages):
         nspawn.make_root()
         debian_packages(own_packages(packages))
         return 0
+    # Ansible keeps the sockets of its connections here, by address. Another run of the test has the same addresses.
+    sockets = pathlib.Path.home() / ".ansible"
+    sockets.mkdir(exist_ok=True)
+    nspawn.call("mount", "-t", "tmpfs", "tmpfs", sockets)
     with nspawn.Machines(folder, 3) as machines:
         step("three bare machines run")
         d = Deployment(machines, folder / "controller", packages, arguments.playbook, monitoring=not arguments.short)
