@@ -15,6 +15,7 @@
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/output/object_table.h"
 #include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
@@ -34,23 +35,12 @@ int print_nodes(const Context& context) {
   if (admin.empty()) return exit_code;
   const auto nodes = list_nodes(admin);
   if (!nodes.ok()) return fail(context, nodes.status());
-  auto printer = make_printer(context.format(),
-                              {{"node", FieldType::kUint64},
-                               {"state", FieldType::kText},
-                               {"incarnation", FieldType::kUint64},
-                               {"shards", FieldType::kUint64},
-                               {"capacity_bytes", FieldType::kUint64},
-                               {"address", FieldType::kText},
-                               {"admin_address", FieldType::kText}},
-                              std::cout);
-  for (const Json& node : *nodes) {
-    printer->row(std::vector{
-        Value::uint64(node["id"].get<uint64_t>()), Value::text(node["state"].get<std::string>()),
-        Value::uint64(node["incarnation"].get<uint64_t>()), Value::uint64(node["shards"].get<uint64_t>()),
-        Value::uint64(node["capacity_bytes"].get<uint64_t>()), Value::text(node["address"].get<std::string>()),
-        Value::text(node["admin_address"].get<std::string>())});
-  }
-  printer->finish();
+  print_objects(
+      context.format(),
+      {number_column("node", "id"), text_column("state", "state"), number_column("incarnation", "incarnation"),
+       number_column("shards", "shards"), number_column("capacity_bytes", "capacity_bytes"),
+       text_column("address", "address"), text_column("admin_address", "admin_address")},
+      *nodes, std::cout);
   return kExitOk;
 }
 

@@ -4,7 +4,6 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,8 +11,8 @@
 #include "common/command/number_options.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/output/object_table.h"
 
 namespace loam::cli {
 namespace {
@@ -51,22 +50,15 @@ int end(const Context& context, uint64_t session) {
 }  // namespace
 
 void print_sessions(const Json& sessions) {
-  auto printer = make_printer(OutputFormat::kTable,
-                              {{"session", FieldType::kUint64},
-                               {"name", FieldType::kText},
-                               {"state", FieldType::kText},
-                               {"silent", FieldType::kText},
-                               {"open", FieldType::kUint64},
-                               {"end", FieldType::kText}},
-                              std::cout);
-  for (const Json& one : sessions) {
+  const auto state = [](const Json& one) {
     const bool connected = one.value("connected", false) || one.value("recoverer", false);
-    const std::string state = text(one, "state") + (connected || text(one, "state") != "open" ? "" : ", not connected");
-    printer->row(std::vector{Value::uint64(number(one, "id")), Value::text(text(one, "name")), Value::text(state),
-                             Value::text(format_duration(number(one, "silent_ns"))), Value::uint64(number(one, "open")),
-                             Value::text(text(one, "end"))});
-  }
-  printer->finish();
+    return text(one, "state") + (connected || text(one, "state") != "open" ? "" : ", not connected");
+  };
+  print_objects(OutputFormat::kTable,
+                {number_column("session", "id"), text_column("name", "name"), text_column("address", "address"),
+                 made_column("state", state), duration_column("silent", "silent_ns"), number_column("open", "open"),
+                 text_column("end", "end")},
+                sessions, std::cout);
 }
 
 void add_sessions(CLI::App& app, Context& context) {

@@ -2,7 +2,6 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/output/object_table.h"
 
 namespace loam::cli {
 namespace {
@@ -32,24 +32,15 @@ void print(const Json& reply) {
                              text(oldest, "client"));
   }
   std::cout << "\n";
-  auto printer = make_printer(OutputFormat::kTable,
-                              {{"transaction", FieldType::kText},
-                               {"kind", FieldType::kText},
-                               {"state", FieldType::kText},
-                               {"snapshot age", FieldType::kText},
-                               {"newer ids", FieldType::kUint64},
-                               {"session", FieldType::kUint64},
-                               {"client", FieldType::kText}},
-                              std::cout);
-  for (const Json& one : transactions) {
-    const uint64_t id = number(one, "id");
-    printer->row(std::vector{Value::text(id == 0 ? "-" : std::to_string(id)), Value::text(text(one, "kind")),
-                             Value::text(text(one, "state")),
-                             Value::text(format_duration(number(one, "snapshot_age_ns"))),
-                             Value::uint64(number(one, "newer_ids")), Value::uint64(number(one, "session")),
-                             Value::text(text(one, "client"))});
-  }
-  printer->finish();
+  const auto id = [](const Json& one) {
+    return number(one, "id") == 0 ? std::string("-") : std::to_string(number(one, "id"));
+  };
+  print_objects(OutputFormat::kTable,
+                {made_column("transaction", id), text_column("kind", "kind"), text_column("state", "state"),
+                 number_column("snapshot", "snapshot"), duration_column("snapshot age", "snapshot_age_ns"),
+                 number_column("newer ids", "newer_ids"), number_column("session", "session"),
+                 text_column("client", "client"), text_column("address", "address")},
+                transactions, std::cout);
 }
 
 int run_transactions(const Context& context, unsigned max) {
