@@ -6,8 +6,10 @@
 #include <array>
 #include <chrono>
 #include <future>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "commit-manager/src/admin/convert.h"
 #include "common/admin/grpc_server.h"
@@ -105,10 +107,19 @@ class Service final : public admin::ClusterAdmin::Service {
 
   grpc::Status ListSessions(grpc::ServerContext* context, const admin::ListSessionsRequest*,
                             admin::ListSessionsReply* reply) override {
-    const auto sessions =
-        read_core<std::vector<SessionStatus>>(context, [](const Core& core) { return core.sessions(); });
-    if (!sessions.ok()) return to_grpc(sessions.status());
-    for (const SessionStatus& session : sessions.value()) fill(session, *reply->add_sessions());
+    struct Open {
+      std::vector<SessionStatus> sessions;
+      std::vector<std::string> addresses;  // one for each session
+    };
+    const auto open = read_core<Open>(context, [this](const Core& core) {
+      Open now{core.sessions(), {}};
+      now.addresses = addresses_of(now.sessions);
+      return now;
+    });
+    if (!open.ok()) return to_grpc(open.status());
+    for (size_t i = 0; i < open->sessions.size(); ++i) {
+      fill(open->sessions[i], open->addresses[i], *reply->add_sessions());
+    }
     return grpc::Status::OK;
   }
 
@@ -126,13 +137,19 @@ class Service final : public admin::ClusterAdmin::Service {
                                 admin::ListTransactionsReply* reply) override {
     struct Open {
       std::vector<TransactionStatus> oldest;
+      std::vector<std::string> addresses;  // one for each transaction
       commit::Statistics statistics;
     };
     const size_t max = std::min<size_t>(request->max(), kMaxListedTransactions);
-    const auto open = read_core<Open>(
-        context, [max](const Core& core) { return Open{core.oldest_transactions(max), core.statistics()}; });
+    const auto open = read_core<Open>(context, [this, max](const Core& core) {
+      Open now{core.oldest_transactions(max), {}, core.statistics()};
+      now.addresses = addresses_of(now.oldest);
+      return now;
+    });
     if (!open.ok()) return to_grpc(open.status());
-    for (const TransactionStatus& one : open->oldest) fill(one, *reply->add_transactions());
+    for (size_t i = 0; i < open->oldest.size(); ++i) {
+      fill(open->oldest[i], open->addresses[i], *reply->add_transactions());
+    }
     reply->set_open(open->statistics.open);
     reply->set_snapshots(open->statistics.read_only_snapshots + open->statistics.upgradable_snapshots);
     return grpc::Status::OK;
@@ -199,6 +216,15 @@ class Service final : public admin::ClusterAdmin::Service {
   }
 
  private:
+  /// Returns the network address of the client of each element. Called from within a task.
+  template <class Element>
+  std::vector<std::string> addresses_of(const std::vector<Element>& elements) const {
+    std::vector<std::string> addresses;
+    addresses.reserve(elements.size());
+    for (const Element& one : elements) addresses.push_back(backend_.peer_address(one.peer));
+    return addresses;
+  }
+
   /// Posts `start`, and waits until it has called its second argument, which it does once, at once or later.
   template <class T, class Start>
   Result<T> call_core(grpc::ServerContext* context, Start start) {

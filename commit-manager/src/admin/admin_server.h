@@ -24,6 +24,8 @@ struct AdminBackend {
   std::function<std::string()> address;
   /// Returns the latencies of requests. Called on gRPC's threads.
   std::function<latency::Latencies()> latencies;
+  /// Returns the network address of a connection; empty if there is none. Called from within a task.
+  std::function<std::string(PeerId)> peer_address;
   uint64_t timeout_ns = 0;  ///< ManagerOptions::admin_timeout_ns
 };
 

@@ -92,7 +92,7 @@ void fill(const NodeStatus& from, admin::Node& to) {
   to.set_state(static_cast<admin::NodeState>(from.info.state));
 }
 
-void fill(const SessionStatus& from, admin::Session& to) {
+void fill(const SessionStatus& from, const std::string& address, admin::Session& to) {
   to.set_id(from.id.value);
   to.set_name(from.name);
   // The numbers of these enumerators differ. There is no default case, so that the compiler reports a missing one.
@@ -112,9 +112,10 @@ void fill(const SessionStatus& from, admin::Session& to) {
   to.set_silent_ns(from.silent_ns);
   to.set_open(from.open);
   to.set_end(from.end);
+  to.set_address(address);
 }
 
-void fill(const TransactionStatus& from, admin::Transaction& to) {
+void fill(const TransactionStatus& from, const std::string& address, admin::Transaction& to) {
   to.set_id(from.id.value);
   to.set_session(from.session.value);
   to.set_client(from.client);
@@ -142,6 +143,8 @@ void fill(const TransactionStatus& from, admin::Transaction& to) {
   }());
   to.set_snapshot_age_ns(from.snapshot_age_ns);
   to.set_newer_ids(from.newer_ids);
+  to.set_snapshot(from.snapshot.value);
+  to.set_address(address);
 }
 
 void fill(const wire::ShardMap& from, admin::ShardMap& to) {

@@ -25,8 +25,9 @@ void fill(const wire::Catalog& from, bool with_system, admin::ListTablesReply& t
 /// Converts one table with its indexes. kNoSuchTable: the table does not exist, or the name is that of an index.
 Status fill(const wire::Catalog& from, std::string_view name, admin::Table& to);
 void fill(const NodeStatus& from, admin::Node& to);
-void fill(const SessionStatus& from, admin::Session& to);
-void fill(const TransactionStatus& from, admin::Transaction& to);
+/// `address` is that of the client; empty if it is not connected.
+void fill(const SessionStatus& from, const std::string& address, admin::Session& to);
+void fill(const TransactionStatus& from, const std::string& address, admin::Transaction& to);
 void fill(const wire::ShardMap& from, admin::ShardMap& to);
 void fill(const ManagerStatistics& from, admin::StatisticsReply& to);
 /// Converts a request. kInvalidArgument: a field has no type, or Schema::make() refuses the schema.

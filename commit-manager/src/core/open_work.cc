@@ -38,6 +38,7 @@ std::vector<TransactionStatus> Transactions::oldest(size_t max, uint64_t now_ns)
     if (at == rank.end()) return;
     const OpenSnapshots::Entry& entry = snapshots_.entry(slot);
     status.snapshot_age_ns = now_ns - std::min(now_ns, entry.opened_ns);
+    status.snapshot = entry.snapshot.base();
     status.newer_ids = last_id_ - std::min(last_id_, entry.snapshot.base().value);
     found.push_back({at->second, std::move(status)});
   };
@@ -73,6 +74,7 @@ std::vector<TransactionStatus> Core::Impl::oldest_transactions(size_t max) const
   for (TransactionStatus& one : all) {
     if (const auto open = sessions_.find(one.session); open != sessions_.end()) {
       one.client = open->second.client_name;
+      one.peer = open->second.peer;
       continue;
     }
     const auto ended = ended_sessions_.sessions().find(one.session);

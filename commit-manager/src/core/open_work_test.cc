@@ -39,6 +39,9 @@ TEST(OpenWork, ListsTheOldestSnapshotsFirst) {
   EXPECT_EQ(all[0].client, "reader");
   EXPECT_EQ(all[0].kind, Kind::kReadOnly);
   EXPECT_EQ(all[0].id, TransactionId());
+  EXPECT_EQ(all[0].peer, reader);
+  EXPECT_EQ(all[0].snapshot.value + all[0].newer_ids, all[1].snapshot.value + all[1].newer_ids);
+  EXPECT_LT(all[0].snapshot, all[1].snapshot);
   EXPECT_EQ(all[0].newer_ids, 3u);
   EXPECT_GE(all[0].snapshot_age_ns, kLease / 2);
   EXPECT_EQ(all[1].client, "writer");

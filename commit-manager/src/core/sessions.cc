@@ -186,6 +186,7 @@ std::vector<SessionStatus> Core::Impl::sessions() const {
     status.id = id;
     status.name = session.client_name;
     status.connected = session.peer.value != 0;
+    status.peer = session.peer;
     status.silent_ns = now_ns_ - std::min(now_ns_, session.last_heard_ns);
     status.open = session.usage.open;
     all.push_back(std::move(status));

@@ -133,6 +133,7 @@ Status CommitManager::Parts::start() {
     backend.statistics = [this](const Core& core) { return statistics(core); };
     backend.address = [this] { return address; };
     backend.latencies = [this] { return latencies(); };
+    backend.peer_address = [this](PeerId peer) { return server->address_of(peer); };
     backend.timeout_ns = options.admin_timeout_ns;
     LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));
     admin_address = admin->address();

@@ -120,6 +120,11 @@ void Server::on_closed(net::Connection& connection, const Status& status) {
   core_.on_peer_disconnected(id);
 }
 
+std::string Server::address_of(PeerId peer) const {
+  const auto at = peers_.find(peer);
+  return at == peers_.end() ? std::string() : at->second->connection->peer().to_string();
+}
+
 bool Server::send(PeerId peer, Bytes message) {
   const auto at = peers_.find(peer);
   return at != peers_.end() && at->second->connection->send(message).ok();

@@ -65,6 +65,8 @@ class Server final : public net::Handler, public Outbox {
   void close_task_queue();
 
   Core& core() { return core_; }
+  /// Returns the network address of a peer; empty if its connection has ended.
+  std::string address_of(PeerId peer) const;
   const net::TransportCounters& counters() const { return transport_.counters(); }
   /// Returns the latencies of requests. Any thread may read them.
   const latency::Recorder& latencies() const { return latencies_; }

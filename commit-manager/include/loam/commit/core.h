@@ -277,6 +277,7 @@ struct SessionStatus {
   std::string name;            ///< the name that the client gave in OpenSession
   State state = State::kOpen;  ///< the phase that it is in
   bool connected = false;      ///< the client has a connection now
+  PeerId peer;                 ///< its connection, if it has one
   bool recoverer = false;      ///< it is the session of the commit manager's own recoverer
   uint64_t silent_ns = 0;      ///< time since the last message of the client, or since the end of the session
   uint64_t open = 0;           ///< open transactions
@@ -302,9 +303,11 @@ struct TransactionStatus {
   };
   TransactionId id;              ///< 0: the transaction has no id
   SessionId session;             ///< the session that holds it
+  PeerId peer;                   ///< the connection of its client; 0: it has none
   std::string client;            ///< the name that the client gave in OpenSession
   Kind kind = Kind::kReadOnly;   ///< how it was begun
   State state = State::kOpen;    ///< what it waits for
+  Version snapshot;              ///< the id up to which its snapshot sees all versions
   uint64_t snapshot_age_ns = 0;  ///< age of its snapshot, which transactions that begin together share
   uint64_t newer_ids = 0;        ///< ids given out since its snapshot; versions that these replaced stay in memory
 };
