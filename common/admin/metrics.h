@@ -35,18 +35,13 @@ class Metrics {
   template <statistics::HasFieldList S>
   void add(std::string_view prefix, const S& statistics, const Labels& labels = {},
            std::initializer_list<std::string_view> omitted = {}) {
-    Labels texts = labels;
-    statistics::for_each_field(statistics, [&](const auto& field, const auto& value) {
-      for (const std::string_view name : omitted) {
-        if (name == field.name) return;
-      }
-      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::string>) {
-        texts.emplace_back(field.name, value);
-      } else {
-        add_value(prefix, field.name, field.kind, field.help, static_cast<uint64_t>(value), labels);
-      }
-    });
-    if (texts.size() > labels.size()) add_info(prefix, texts);
+    add_fields(prefix, statistics, labels, omitted, true);
+  }
+  /// Adds the fields that are no counters.
+  template <statistics::HasFieldList S>
+  void add_without_counters(std::string_view prefix, const S& statistics, const Labels& labels,
+                            std::initializer_list<std::string_view> omitted) {
+    add_fields(prefix, statistics, labels, omitted, false);
   }
 
   /// Adds a histogram of durations under a name that ends in `_seconds`.
@@ -68,6 +63,24 @@ class Metrics {
   static std::string name_of(std::string_view prefix, std::string_view field, statistics::Kind kind);
 
  private:
+  template <statistics::HasFieldList S>
+  void add_fields(std::string_view prefix, const S& statistics, const Labels& labels,
+                  std::initializer_list<std::string_view> omitted, bool counters) {
+    Labels texts = labels;
+    statistics::for_each_field(statistics, [&](const auto& field, const auto& value) {
+      if (!counters && field.kind == statistics::Kind::kCounter) return;
+      for (const std::string_view name : omitted) {
+        if (name == field.name) return;
+      }
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::string>) {
+        texts.emplace_back(field.name, value);
+      } else {
+        add_value(prefix, field.name, field.kind, field.help, static_cast<uint64_t>(value), labels);
+      }
+    });
+    if (texts.size() > labels.size()) add_info(prefix, texts);
+  }
+
   void add_value(std::string_view prefix, std::string_view field, statistics::Kind kind, std::string_view help,
                  uint64_t value, const Labels& labels);
   void add_info(std::string_view prefix, const Labels& texts);

@@ -2,12 +2,9 @@
 // replaces this file in the simulator.
 #include "storage-node/src/admin/admin_server.h"
 
-#include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,36 +13,13 @@
 
 #include "common/admin/grpc_server.h"
 #include "common/admin/latency.h"
-#include "common/admin/metrics.h"
 #include "common/admin/statistics.h"
 #include "common/wire/opcode.h"
 #include "loam/storage/admin.grpc.pb.h"
+#include "storage-node/src/admin/node_metrics.h"
 
 namespace loam::storage {
 namespace {
-
-/// Tables of which the metrics have numbers of their own: those with the most memory.
-constexpr size_t kTablesInMetrics = 100;
-
-constexpr std::array kKindsInMetrics = {latency::OperationKind::kRead, latency::OperationKind::kWrite,
-                                        latency::OperationKind::kRevert, latency::OperationKind::kPlainRead,
-                                        latency::OperationKind::kPlainWrite};
-constexpr std::array kStagesInMetrics = {latency::Stage::kQueue, latency::Stage::kExecution, latency::Stage::kAnswer};
-
-/// The metrics of the node and of its largest tables. More tables would make a scrape slow, and Prometheus large.
-std::string metrics_of(NodeStatistics statistics, const latency::Latencies& latencies) {
-  Metrics metrics;
-  metrics.add("loam_node", statistics);
-  add_latencies(metrics, "loam_node", latencies, kKindsInMetrics, kStagesInMetrics);
-  const auto memory = [](const TableStatistics& table) { return table.log_bytes + table.index_bytes; };
-  const size_t shown = std::min(statistics.tables.size(), kTablesInMetrics);
-  std::ranges::partial_sort(statistics.tables, statistics.tables.begin() + static_cast<ptrdiff_t>(shown),
-                            std::ranges::greater(), memory);
-  for (const TableStatistics& table : std::span(statistics.tables).first(shown)) {
-    metrics.add("loam_table", table, {{"table", table.name}}, {"table", "name", "index_of"});
-  }
-  return metrics.text();
-}
 
 class Service final : public admin::NodeAdmin::Service {
  public:
