@@ -73,5 +73,61 @@ TEST(FullNodeTest, RecordsWithIndexesAreReadAndRemoved) {
   EXPECT_TRUE(testing::eventually([&] { return insert(records, kBatch).ok(); })) << "there is room again";
 }
 
+TEST(FullNodeTest, RefusalsNameTheTableAndTheSnapshotThatHoldTheMemory) {
+  constexpr uint64_t kNodeBytes = uint64_t{32} << 20;
+  const TestCluster cluster(1, kNodeBytes);
+  const std::unique_ptr<Client> client = cluster.client();
+  const Schema schema = Schema::make({{"note", FieldType::kBlob, false}}).value();
+  const Table orders = client->create_table("orders", TableKind::kTransactional, schema).value();
+  const Table plain = client->create_table("plain", TableKind::kNonTransactional, schema).value();
+  PlainTable rows = client->plain(plain).value();
+  const Buffer note(100'000);
+  constexpr uint64_t kKeys = 8;
+  const auto write = [&](bool insert) {
+    return client->run_transaction([&](Transaction& tx) -> Status {
+      for (uint64_t key = 0; key < kKeys; ++key) {
+        if (insert) {
+          LOAM_RETURN_IF_ERROR(tx.insert(orders, Key(key), {Value::blob(note)}));
+        } else {
+          LOAM_RETURN_IF_ERROR(tx.update(orders, Key(key), {Value::blob(note)}));
+        }
+      }
+      return ok_status();
+    });
+  };
+  ASSERT_TRUE(write(true).ok());
+  // The snapshot sees the first versions, so all later ones but the newest are garbage that compaction collects while
+  // the first ones stay. Live records of the other table fill the rest.
+  const auto reader = client->begin({.read_only = true, .retry = {}});
+  ASSERT_TRUE(reader.ok());
+  Status refused;
+  for (uint64_t key = 0; refused.ok(); ++key) {
+    ASSERT_LT(key, 1'000u) << "the memory is never full";
+    refused = rows.insert(Key(key), {Value::blob(note)}).status();
+  }
+  ASSERT_EQ(refused.code(), StatusCode::kNoSpace) << refused.to_string();
+  const auto contains = [](const Status& status, const std::string& text) {
+    return status.to_string().find(text) != std::string::npos;
+  };
+  // The report follows within a second, so the first refusals may lack it.
+  const auto explained = [&](const auto& attempt) {
+    return testing::eventually([&] {
+      refused = attempt();
+      return refused == StatusCode::kNoSpace && contains(refused, "table plain holds");
+    });
+  };
+  ASSERT_TRUE(explained([&] { return rows.insert(Key(5'000), {Value::blob(note)}).status(); })) << refused.to_string();
+  EXPECT_TRUE(contains(refused, "memory is full (")) << refused.to_string();
+  ASSERT_TRUE(explained([&] { return write(false); })) << refused.to_string();
+  EXPECT_TRUE(contains(refused, "of table orders does not fit")) << refused.to_string();
+  // Begun transactions give the snapshot a successor; the storage node learns that by a publication.
+  EXPECT_TRUE(testing::eventually([&] {
+    static_cast<void>(client->run_transaction([](Transaction&) { return ok_status(); }));
+    refused = write(false);
+    return contains(refused, "the oldest open snapshot sees transactions up to") &&
+           contains(refused, "`loam transactions`");
+  })) << refused.to_string();
+}
+
 }  // namespace
 }  // namespace loam::client

@@ -322,9 +322,7 @@ void CommitMachine::fail(Status status) {
 
 void CommitMachine::fail_write(const Item& item, StatusCode code, std::string_view detail) {
   if (!failure_.ok()) return;
-  const Status plain = record_error(item.write->table, item.record.key, code);
-  if (code == StatusCode::kConflict || detail.empty()) return fail(plain);
-  fail({code, std::string(plain.message()) + ": " + std::string(detail)});
+  fail(record_error(item.write->table, item.record.key, code, code == StatusCode::kConflict ? "" : detail));
 }
 
 void CommitMachine::give_up(Status status) {

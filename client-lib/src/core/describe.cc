@@ -1,5 +1,7 @@
 #include "client-lib/src/core/describe.h"
 
+#include <utility>
+
 namespace loam::client {
 
 std::string describe(const Table& table, Key key) {
@@ -31,8 +33,10 @@ std::string_view explain(StatusCode code) {
   }
 }
 
-Status record_error(const Table& table, Key key, StatusCode code) {
-  return {code, describe(table, key) + " " + std::string(explain(code))};
+Status record_error(const Table& table, Key key, StatusCode code, std::string_view detail) {
+  std::string text = describe(table, key) + " " + std::string(explain(code));
+  if (!detail.empty()) text.append(": ").append(detail);
+  return {code, std::move(text)};
 }
 
 }  // namespace loam::client

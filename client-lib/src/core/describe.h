@@ -15,7 +15,8 @@ namespace loam::client {
 std::string describe(const Table& table, Key key);
 /// A storage node's code in words: "exists already".
 std::string_view explain(StatusCode code);
-/// Both together as a status: "kAlreadyExists: record 7 of table accounts exists already".
-Status record_error(const Table& table, Key key, StatusCode code);
+/// Both together as a status: "kAlreadyExists: record 7 of table accounts exists already". `detail` is the storage
+/// node's own explanation; empty: there is none.
+Status record_error(const Table& table, Key key, StatusCode code, std::string_view detail = {});
 
 }  // namespace loam::client

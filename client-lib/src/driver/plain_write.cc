@@ -25,8 +25,9 @@ bool is_transient(Engine& engine, StatusCode code) {
          (code == StatusCode::kUnavailable && !engine.records_lost() && !engine.closing());
 }
 
+/// Sends the write once. `detail` receives the storage node's explanation of a refusal.
 Result<wire::WriteResult> attempt(Engine& engine, std::shared_ptr<Session> session, const wire::PlainWrite& message,
-                                  uint64_t deadline_ns) {
+                                  uint64_t deadline_ns, std::string& detail) {
   const wire::RecordId& record = message.operations[0].record;
   if (session == nullptr) {
     LOAM_ASSIGN_OR_RETURN(session, engine.session(deadline_ns));
@@ -47,6 +48,7 @@ Result<wire::WriteResult> attempt(Engine& engine, std::shared_ptr<Session> sessi
     return Status(StatusCode::kUnknownOutcome, "a storage node sent another number of results than there were writes");
   }
   const wire::WriteResult result = write.reply().results[0];
+  if (result.code != StatusCode::kOk) detail = write.reply().detail;
   const Status refusal(result.code, "the storage node refused the write");
   if (result.code == StatusCode::kFenced) session->on_fenced(refusal);
   if (refuses_all(result.code)) return refusal;
@@ -70,7 +72,8 @@ Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& sess
   const auto again = [&](StatusCode code) {
     return is_transient(engine, code) && (session == nullptr || session->status().ok());
   };
-  auto result = attempt(engine, session, message, deadline_ns);
+  std::string detail;
+  auto result = attempt(engine, session, message, deadline_ns, detail);
   for (uint32_t retry = 0; !result.ok() && again(result.code()); ++retry) {
     const uint64_t wait_ns = backoff_ns(kWriteRetry, retry, engine.random());
     if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
@@ -78,14 +81,14 @@ Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& sess
     // The owner of the record may have changed, or its storage node may have returned.
     const std::shared_ptr<Session> present = engine.current_session();
     static_cast<void>(present->manager().refresh_catalog());  // after a failure the cached catalog is used
-    result = attempt(engine, session, message, deadline_ns);
+    result = attempt(engine, session, message, deadline_ns, detail);
   }
   const Key key = operation.record.key;
   if (!result.ok()) {
     return Status(result.code(), describe(table, key) + ": " + std::string(result.status().message()));
   }
   if (result->code == StatusCode::kOk) return result->version;
-  return record_error(table, key, wire::plain_write_code(operation.kind, result->code));
+  return record_error(table, key, wire::plain_write_code(operation.kind, result->code), detail);
 }
 
 }  // namespace loam::client

@@ -304,7 +304,7 @@ void Executor::execute_pending(Peer& peer) {
   const uint64_t session = peer.session()->id().value;
   for (RequestBatch::Request& request : batch_.requests()) {
     timer_.request(latency::kind_of(request.reply), session, request.sequence);
-    replies_.send_results(peer, *view_, batch_, request);
+    replies_.send_results(peer, *view_, registry_.memory_report(), batch_, request);
   }
   timer_.mark(latency::Stage::kAnswer);
   batch_.clear();

@@ -22,6 +22,7 @@
 #include "common/wire/storage.h"
 #include "common/wire/system_tables.h"
 #include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/request/memory_report.h"
 #include "storage-node/src/version/table.h"
 
 namespace loam::storage {
@@ -147,6 +148,9 @@ class Registry {
   /// Returns the newest publication. The caller holds an epoch guard.
   const Publication& publication() const;
   EpochDomain& epochs() { return epochs_; }
+  /// Returns the explanation of full memory.
+  MemoryReport& memory_report() { return memory_report_; }
+  const MemoryReport& memory_report() const { return memory_report_; }
 
  private:
   Result<std::shared_ptr<ServedTable>> make_table(const wire::TableInfo& info);
@@ -168,6 +172,7 @@ class Registry {
   Env::Atomic<bool> memory_lost_{false};
   Env::Atomic<const RegistryView*> view_;
   Env::Atomic<const Publication*> publication_;
+  MemoryReport memory_report_;
   mutable Mutex list_mutex_;
   std::shared_ptr<const TableList> list_;  // guarded by list_mutex_
 };

@@ -2,6 +2,7 @@
 // window.
 #include "storage-node/src/request/reply_writer.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -19,19 +20,19 @@ void ReplyWriter::refuse(Peer& peer, uint64_t sequence, Status status, uint64_t 
   send(peer, sequence, wire::Error{std::move(status), retry_after_ns});
 }
 
-void ReplyWriter::send_results(Peer& peer, const RegistryView& view, const RequestBatch& batch,
-                               RequestBatch::Request& request) {
+void ReplyWriter::send_results(Peer& peer, const RegistryView& view, const MemoryReport& report,
+                               const RequestBatch& batch, RequestBatch::Request& request) {
   switch (request.reply) {
     case Opcode::kReadReply:
       return send_read_results<wire::ReadReply>(peer, batch, request);
     case Opcode::kPlainReadReply:
       return send_read_results<wire::PlainReadReply>(peer, batch, request);
     case Opcode::kWriteReply:
-      return send_write_results<wire::WriteReply>(peer, view, batch, request);
+      return send_write_results<wire::WriteReply>(peer, view, report, batch, request);
     case Opcode::kPlainWriteReply:
-      return send_write_results<wire::PlainWriteReply>(peer, view, batch, request);
+      return send_write_results<wire::PlainWriteReply>(peer, view, report, batch, request);
     default:
-      return send_write_results<wire::RevertReply>(peer, view, batch, request);
+      return send_write_results<wire::RevertReply>(peer, view, report, batch, request);
   }
 }
 
@@ -76,8 +77,8 @@ Bytes ReplyWriter::project(const Projection& projection, Bytes row, size_t size)
 }
 
 template <class Reply>
-void ReplyWriter::send_write_results(Peer& peer, const RegistryView& view, const RequestBatch& batch,
-                                     RequestBatch::Request& request) {
+void ReplyWriter::send_write_results(Peer& peer, const RegistryView& view, const MemoryReport& report,
+                                     const RequestBatch& batch, RequestBatch::Request& request) {
   Reply reply;
   reply.results.swap(write_results_);
   reply.results.clear();
@@ -95,7 +96,17 @@ void ReplyWriter::send_write_results(Peer& peer, const RegistryView& view, const
     }
   }
   if constexpr (requires { reply.detail; }) reply.detail = request.detail;
-  send(peer, request.sequence, reply);
+  encode(peer, request.sequence, reply);
+  if constexpr (requires { reply.detail; }) {
+    const auto full = [](const wire::WriteResult& result) { return result.code == StatusCode::kNoSpace; };
+    if (reply.detail.empty() && std::ranges::any_of(reply.results, full)) {
+      // The reply window has room for small replies only, so it keeps the reply without the text.
+      reply.detail = report.text();
+      reply_.clear();
+      wire::encode_message(reply, request.sequence, reply_);
+    }
+  }
+  send_encoded(peer, reply_);
   reply.results.swap(write_results_);
 }
 

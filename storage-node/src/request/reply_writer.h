@@ -33,15 +33,19 @@ class ReplyWriter {
   void send_encoded(Peer& peer, Bytes reply);
   /// Answers a request with kError. `retry_after_ns` advises the client when to repeat it; 0: no advice.
   void refuse(Peer& peer, uint64_t sequence, Status status, uint64_t retry_after_ns = 0);
-  /// Answers a request of a batch that was executed.
-  void send_results(Peer& peer, const RegistryView& view, const RequestBatch& batch, RequestBatch::Request& request);
+  /// Answers a request of a batch that was executed. With kNoSpace the client gets the text of `report`.
+  void send_results(Peer& peer, const RegistryView& view, const MemoryReport& report, const RequestBatch& batch,
+                    RequestBatch::Request& request);
 
  private:
   template <class Reply>
   void send_read_results(Peer& peer, const RequestBatch& batch, const RequestBatch::Request& request);
   template <class Reply>
-  void send_write_results(Peer& peer, const RegistryView& view, const RequestBatch& batch,
+  void send_write_results(Peer& peer, const RegistryView& view, const MemoryReport& report, const RequestBatch& batch,
                           RequestBatch::Request& request);
+  /// Encodes a reply into `reply_`, and stores it in the reply window of the session.
+  template <wire::Message M>
+  void encode(Peer& peer, uint64_t sequence, const M& message);
   /// Copies the named fields of a row to memory that stays valid until the reply is sent. `size` is their size.
   Bytes project(const Projection& projection, Bytes row, size_t size);
 
@@ -53,6 +57,12 @@ class ReplyWriter {
 
 template <wire::Message M>
 void ReplyWriter::send(Peer& peer, uint64_t sequence, const M& message) {
+  encode(peer, sequence, message);
+  send_encoded(peer, reply_);
+}
+
+template <wire::Message M>
+void ReplyWriter::encode(Peer& peer, uint64_t sequence, const M& message) {
   reply_.clear();
   wire::encode_message(message, sequence, reply_);
   constexpr bool kAnswersRead = std::same_as<M, wire::ReadReply> || std::same_as<M, wire::PlainReadReply>;
@@ -60,7 +70,6 @@ void ReplyWriter::send(Peer& peer, uint64_t sequence, const M& message) {
     // store() ignores a sequence that the window does not list as running.
     if (peer.attached() && peer.session()->has_window()) peer.session()->window().store(sequence, reply_);
   }
-  send_encoded(peer, reply_);
 }
 
 }  // namespace loam::storage

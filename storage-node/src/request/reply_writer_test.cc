@@ -42,7 +42,9 @@ class ReplyWriterTest : public NodeFixture {
     return operation;
   }
   /// Sends the results of the newest request.
-  void send(RequestBatch::Request& request) { writer_.send_results(peer, view_, batch_, request); }
+  void send(RequestBatch::Request& request) {
+    writer_.send_results(peer, view_, registry->memory_report(), batch_, request);
+  }
   /// Sends the rows as the results of one read, and returns the decoded reply.
   wire::ReadReply read_reply(uint64_t sequence, const std::vector<Bytes>& rows) {
     RequestBatch::Request& request = batch_.add_request(Opcode::kReadReply, sequence);
@@ -230,6 +232,35 @@ TEST_F(ReplyWriterTest, RepliesToChangesAndRefusalsEnterTheReplyWindow) {
   writer_.refuse(peer, sequence, {StatusCode::kInvalidArgument, "wrong"});
   EXPECT_EQ(window.look_up(sequence, stored), wire::ReplyWindow::LookupResult::kAnswered);
   EXPECT_EQ(stored, peer.sent.back());
+}
+
+TEST_F(ReplyWriterTest, RefusalsForWantOfMemorySayWhatFillsIt) {
+  wire::ReplyWindow& window = open_window();
+  Buffer stored;
+  uint64_t sequence = 0;
+  const auto refuse = [&] {
+    EXPECT_EQ(window.look_up(++sequence, stored), wire::ReplyWindow::LookupResult::kNew);
+    RequestBatch::Request& request = batch_.add_request(Opcode::kWriteReply, sequence);
+    batch_.add(request, outcome(StatusCode::kOk, Version(7)));
+    batch_.add(request, outcome(StatusCode::kNoSpace));
+    return &request;
+  };
+  send(*refuse());
+  EXPECT_EQ(peer.answer<wire::WriteReply>(sequence).detail, "") << "there is no report yet";
+  registry->memory_report().set(*epoch_thread, "an old text");
+  registry->memory_report().set(*epoch_thread, "table accounts holds it");
+  send(*refuse());
+  EXPECT_EQ(peer.answer<wire::WriteReply>(sequence).detail, "table accounts holds it");
+  EXPECT_EQ(window.look_up(sequence, stored), wire::ReplyWindow::LookupResult::kAnswered);
+  EXPECT_LT(stored.size() + 20, peer.sent.back().size()) << "the window keeps the reply without the text";
+  RequestBatch::Request* explained = refuse();
+  explained->detail = "an earlier fault";
+  send(*explained);
+  EXPECT_EQ(peer.answer<wire::WriteReply>(sequence).detail, "an earlier fault");
+  RequestBatch::Request& deferred = batch_.add_request(Opcode::kPlainWriteReply, ++sequence);
+  batch_.add(deferred, StatusCode::kNoSpace);
+  send(deferred);
+  EXPECT_EQ(peer.answer<wire::PlainWriteReply>(sequence).detail, "table accounts holds it") << "not executed";
 }
 
 TEST_F(ReplyWriterTest, RepliesToReadsDoNotEnterTheReplyWindow) {

@@ -35,7 +35,13 @@ constexpr uint64_t kEpochPauseNs = 50'000;
 
 BackgroundThread::BackgroundThread(Registry& registry, Compactor& compactor, PagePool& pool, EpochDomain& epochs,
                                    CompactionShare& share, const Options& options)
-    : registry_(registry), compactor_(compactor), pool_(pool), epochs_(epochs), share_(share), options_(options) {}
+    : registry_(registry),
+      compactor_(compactor),
+      pool_(pool),
+      epochs_(epochs),
+      share_(share),
+      options_(options),
+      reporter_(registry, pool, epochs) {}
 
 BackgroundThread::~BackgroundThread() { stop(); }
 
@@ -58,6 +64,7 @@ void BackgroundThread::loop() {
   while (!stopping_.load(std::memory_order_relaxed)) {  // relaxed: see stop()
     const uint64_t from_ns = thread_cpu_ns();
     const bool worked = step(context);
+    reporter_.step(epoch_thread);
     share_.set_collecting(compactor_.collecting());
     if (worked) {
       share_.record_step(Env::now_ns(), thread_cpu_ns() - from_ns, pool_.fill());

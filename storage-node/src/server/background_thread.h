@@ -10,12 +10,14 @@
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/server/compaction_share.h"
+#include "storage-node/src/server/memory_reporter.h"
 
 namespace loam::storage {
 
 /// Runs the background thread of a storage node.
 ///
-/// Role: steps the compactor and the index migrations, zeroes free pages, and advances the reclamation epochs. The
+/// Role: steps the compactor and the index migrations, zeroes free pages, advances the reclamation epochs, and reports
+/// what fills the memory. The
 /// thread works in small steps and at a lower priority than the network threads; compaction_share.h guarantees it a
 /// share of a core while memory is short. It sleeps when there is nothing to do, and longer while the storage node is
 /// idle. Owner: the storage node. Threads: one of its own; the owner calls run() and stop().
@@ -49,6 +51,7 @@ class BackgroundThread {
   EpochDomain& epochs_;
   CompactionShare& share_;
   const Options options_;
+  MemoryReporter reporter_;
   std::atomic<bool> stopping_{false};
   Thread thread_;
 };

@@ -32,9 +32,9 @@ namespace {
 
 constexpr unsigned kMaxNetworkThreads = 64;
 constexpr unsigned kMaxScanThreads = 64;
-/// Number of threads with epoch slots besides network and scan threads: the background thread, the control thread, and
-/// the callers of statistics, which share a slot (TableStatisticsReader).
-constexpr size_t kOwnEpochThreads = 3;
+/// Number of epoch slots besides those of network and scan threads: the background thread has two, one of them for its
+/// MemoryReporter, the control thread has one, and the callers of statistics share one (TableStatisticsReader).
+constexpr size_t kOwnEpochThreads = 4;
 /// The lowest priority of Linux.
 constexpr unsigned kMaxNice = 19;
 /// Upper bound on --spin. A longer spin only takes a core from other threads; --never-sleep exists for that.
@@ -161,7 +161,7 @@ Status StorageNode::Impl::start() {
   // has the next one.
   const size_t background_writer = options.network_threads;
   registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
-  tables = std::make_unique<TableStatisticsReader>(*registry, epochs);
+  tables = std::make_unique<TableStatisticsReader>(*registry, epochs, "statistics");
   sessions = std::make_unique<SessionTable>(intent_pool, [this](PeerId peer, Status status) {
     // The id of a peer names its network thread (NetworkThread::on_connected()).
     network[peer % network.size()]->post({.peer = peer, .close = std::move(status)});

@@ -26,9 +26,11 @@ class TableStatisticsReader {
   /// 100 µs.
   static constexpr size_t kPagesPerGuard = 1'024;
 
-  /// The registry and the epochs outlive the reader. Tests pass a lower `pages_per_guard`.
-  TableStatisticsReader(const Registry& registry, EpochDomain& epochs, size_t pages_per_guard = kPagesPerGuard)
-      : registry_(registry), pages_per_guard_(pages_per_guard), thread_(epochs, "statistics") {}
+  /// The registry and the epochs outlive the reader. `name` is that of its epoch slot. Tests pass a lower
+  /// `pages_per_guard`.
+  TableStatisticsReader(const Registry& registry, EpochDomain& epochs, const std::string& name,
+                        size_t pages_per_guard = kPagesPerGuard)
+      : registry_(registry), pages_per_guard_(pages_per_guard), thread_(epochs, name) {}
 
   /// Returns one entry for each table. If a table is compacted meanwhile, its numbers may lack a few of its pages.
   std::vector<TableStatistics> read();

@@ -54,7 +54,7 @@ TEST_F(TableStatisticsReaderTest, ReadsABoundedNumberOfPagesUnderOneGuard) {
   constexpr size_t kPages = 9;
   const size_t records = fill(kAccounts, kPages);
   for (const size_t pages_per_guard : {size_t{1}, size_t{4}, size_t{9}, TableStatisticsReader::kPagesPerGuard}) {
-    TableStatisticsReader reader(*registry, epochs, pages_per_guard);
+    TableStatisticsReader reader(*registry, epochs, "statistics", pages_per_guard);
     const std::vector<TableStatistics> all = reader.read();
     ASSERT_EQ(all.size(), 2u);
     const TableStatistics& accounts = all[0].name == "accounts" ? all[0] : all[1];
@@ -69,7 +69,7 @@ TEST_F(TableStatisticsReaderTest, ReadsABoundedNumberOfPagesUnderOneGuard) {
 
 TEST_F(TableStatisticsReaderTest, HoldsNoGuardAcrossTables) {
   serve(kTables);
-  TableStatisticsReader reader(*registry, epochs);
+  TableStatisticsReader reader(*registry, epochs, "statistics");
   EXPECT_EQ(reader.read().size(), kTables + 2);
   EXPECT_EQ(reader.guards(), kTables + 2);
 }
@@ -81,7 +81,7 @@ TEST_F(TableStatisticsReaderTest, DroppedTableLivesAsLongAsItsList) {
   // A dropped table lives as long as the list; the next list lacks it.
   EXPECT_EQ(tables->size(), 4u);
   EXPECT_EQ(registry->tables()->size(), 3u);
-  TableStatisticsReader reader(*registry, epochs);
+  TableStatisticsReader reader(*registry, epochs, "statistics");
   EXPECT_EQ(reader.read().size(), 3u);
 }
 
