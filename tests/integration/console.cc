@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/env.h"
+#include "common/schema/chunk.h"
 
 namespace loam::integration {
 namespace {
@@ -150,6 +151,25 @@ std::string Console::create(const Words& words) {
   return "\"table\":" + std::to_string(table.ok() ? table->id().value : 0) + "," + json_status(table.status());
 }
 
+std::string Console::stream(const Words& words) {
+  const auto table = client_.open_table(words[1]);
+  if (!table.ok()) return json_status(table.status());
+  client::ScanOptions options;
+  options.credits = 1;
+  auto stream = client_.scan(*table, {}, options);
+  if (stream.ok()) stream_ = std::move(stream).value();
+  return json_status(stream.status());
+}
+
+std::string Console::drain() {
+  const auto chunks = std::exchange(stream_, std::nullopt)->collect();
+  uint64_t rows = 0;
+  if (chunks.ok()) {
+    for (const auto& chunk : *chunks) rows += chunk->rows();
+  }
+  return "\"rows\":" + std::to_string(rows) + "," + json_status(chunks.status());
+}
+
 std::string Console::answer(const Words& words) {
   const std::string& command = words[0];
   if (command == "transact") {
@@ -181,6 +201,8 @@ std::string Console::answer(const Words& words) {
   }
   if (command == "scan") return scan();
   if (command == "create") return create(words);
+  if (command == "stream" && words.size() == 2) return stream(words);
+  if (command == "drain" && stream_) return drain();
   if (command == "session") return "\"session\":" + std::to_string(client_.session().value) + "," + json_status({});
   return json_status(wrong(command));
 }
@@ -195,6 +217,7 @@ void Console::run() {
     std::fflush(stdout);
   }
   prepared_.reset();
+  stream_.reset();
 }
 
 }  // namespace loam::integration

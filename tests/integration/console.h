@@ -24,6 +24,8 @@ namespace loam::integration {
 ///     writable MILLISECONDS KEY…     tries to write all these, again and again, until that commits
 ///     sum · scan                     the total; every record as [key, version, balance]
 ///     create NAME int64|text         another table with one field of that type
+///     stream NAME                    starts a scan of the table, of which the storage nodes may send one chunk ahead
+///     drain                          reads the rest of this scan; answers its number of rows
 ///     session                        the session's number
 ///
 /// Every reply has the members of json_status. The console ends at the end of stdin.
@@ -44,11 +46,14 @@ class Console {
   std::string writable(const Words& words);
   std::string scan();
   std::string create(const Words& words);
+  std::string stream(const Words& words);
+  std::string drain();
 
   client::Client& client_;
   Accounts& accounts_;
   const client::Table table_;
   std::optional<BufferedTransaction> prepared_;
+  std::optional<client::ScanStream> stream_;
 };
 
 }  // namespace loam::integration

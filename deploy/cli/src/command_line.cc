@@ -36,6 +36,7 @@ CommandLine::CommandLine() : app_(kDescription, "loam") {
   add_status(app_, context_);
   add_stats(app_, context_);
   add_slow(app_, context_);
+  add_queries(app_, context_);
   add_sessions(app_, context_);
   add_transactions(app_, context_);
   add_node(app_, context_);

@@ -22,6 +22,7 @@ void add_log(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);
 void add_ping(CLI::App& app, Context& context);
 void add_put(CLI::App& app, Context& context);
+void add_queries(CLI::App& app, Context& context);
 void add_scan(CLI::App& app, Context& context);
 void add_sessions(CLI::App& app, Context& context);
 void add_slow(CLI::App& app, Context& context);

@@ -196,11 +196,12 @@ class OthersTest(ClusterTest):
                      ["demo"], ["completion"], ["version"], ["cluster"], ["cluster", "up"], ["cluster", "down"],
                      ["cluster", "status"], ["cluster", "start"], ["cluster", "stop"], ["status"], ["node"],
                      ["node", "list"], ["node", "accept-loss"], ["log"], ["log", "inspect"], ["sessions"], ["session"],
-                     ["session", "end"], ["transactions"], ["slow"]):
+                     ["session", "end"], ["transactions"], ["queries"], ["query"], ["query", "cancel"], ["slow"]):
             result = loam(*path, "--help")
             self.assertEqual(result.returncode, 0, path)
             self.assertIn("Usage: loam", result.stdout, path)
-            if path and path not in (["table"], ["index"], ["completion"], ["cluster"], ["node"], ["log"], ["session"]):
+            if path and path not in (["table"], ["index"], ["completion"], ["cluster"], ["node"], ["log"], ["session"],
+                                     ["query"]):
                 self.assertIn("--json", result.stdout, path)
 
     def test_completion_offers_every_subcommand(self):
@@ -208,7 +209,8 @@ class OthersTest(ClusterTest):
         complete_words = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
         offered = subprocess.run(["bash", "-c", complete_words, "-", "", "", "1"], capture_output=True, text=True, check=True)
         for name in ("dev", "cluster", "status", "node", "log", "table", "index", "put", "get", "delete", "import", "scan",
-                     "stats", "slow", "sessions", "session", "transactions", "ping", "doctor", "demo"):
+                     "stats", "slow", "sessions", "session", "transactions", "queries", "query", "ping", "doctor",
+                     "demo"):
             self.assertIn(name, offered.stdout.split())
         self.assertNotIn("demo-client", offered.stdout)
         for typed, option in (("--gr", "--group-by"), ("--pre", "--prefix")):

@@ -91,6 +91,8 @@ class HintsTest(unittest.TestCase):
             self.assertIn("a b:desc", self.shell("loam index list" + place))
             hints = self.hints(self.shell("loam node accept-loss 9 --yes" + place, 1), "kNodeList")
             self.shell(hints["kNodeList"])
+            hints = self.hints(self.shell("loam query cancel 9-00000001" + place, 1), "kQueries")
+            self.shell(hints["kQueries"])
 
     def test_hints_about_fields_that_look_like_options_work(self):
         with cluster.Dev() as dev:

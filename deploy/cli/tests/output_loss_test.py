@@ -62,6 +62,7 @@ COMMANDS = {
     ("stats",): [],
     ("slow",): [],
     ("transactions",): [],
+    ("queries",): [],
     ("node", "list"): [],
     ("ping",): ["--count", "1"],
     ("doctor",): ["--memory", "64MiB"],
@@ -71,7 +72,7 @@ COMMANDS = {
 }
 # Subcommands that other tests of this file run.
 OTHERS = {("cluster", "up"), ("cluster", "down"), ("cluster", "status"), ("cluster", "start"), ("cluster", "stop"),
-          ("node", "accept-loss"), ("log", "inspect"), ("sessions",), ("session", "end")}
+          ("node", "accept-loss"), ("log", "inspect"), ("sessions",), ("session", "end"), ("query", "cancel")}
 
 
 class OutputLossTest(ClusterTest):
@@ -142,6 +143,20 @@ class OutputLossTest(ClusterTest):
                     with self.open_session() as session:
                         self.lost(run("sessions", *([option] if option else [])), says, option == "--json")
                         ended = run("session", "end", session, *([option] if option else []))
+                self.lost(ended, says, option == "--json")
+
+    def test_the_end_of_a_query_reports_lost_output(self):
+        rows = "key,a,t\n" + "".join(f"{key},1,{'x' * 100_000}\n" for key in range(3, 40))  # more than the credits of a scan
+        self.good("import", self.table, self.write("rows.csv", rows), "--key", "key")
+        for run, says in [(lambda *a: run_into("/dev/full", *a, env=self.env), FULL),
+                          (lambda *a: run_closed(1, *a, env=self.env), CLOSED)]:
+            for option in ["", "--json"]:
+                ended = None
+                while ended is None or "no storage node runs" in ended.stderr:  # the lease of the scan ran out before
+                    with self.open_session() as session:
+                        running = [query["id"] for query in self.objects("queries") if query["session"] == session]
+                        if running:
+                            ended = run("query", "cancel", running[0], *([option] if option else []))
                 self.lost(ended, says, option == "--json")
 
     def test_every_help_text_reports_lost_output(self):

@@ -3,7 +3,6 @@
 #include "storage-node/src/admin/admin_server.h"
 
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "common/admin/grpc_server.h"
 #include "common/admin/latency.h"
 #include "common/admin/statistics.h"
+#include "common/base/log.h"
 #include "common/wire/opcode.h"
 #include "loam/storage/admin.grpc.pb.h"
 #include "storage-node/src/admin/node_metrics.h"
@@ -21,14 +21,43 @@
 namespace loam::storage {
 namespace {
 
+admin::QueryState state_of(QueryStatus::State state) {
+  switch (state) {
+    case QueryStatus::State::kQueued:
+      return admin::QUEUED;
+    case QueryStatus::State::kReading:
+      return admin::READING;
+    case QueryStatus::State::kWaitingForClient:
+      return admin::WAITING_FOR_CLIENT;
+    case QueryStatus::State::kWaitingForMemory:
+      return admin::WAITING_FOR_MEMORY;
+  }
+  return admin::QUERY_STATE_UNSPECIFIED;
+}
+
+void fill(const QueryStatus& from, admin::Query& to) {
+  to.set_id(from.id.to_string());
+  to.set_session(from.id.session.value);
+  to.set_address(from.address);
+  to.set_table(from.table);
+  to.set_snapshot(from.snapshot.value);
+  to.set_age_ns(from.age_ns);
+  to.set_state(state_of(from.state));
+  to.set_waiting_ns(from.waiting_ns);
+  to.set_pages(from.pages_total);
+  to.set_pages_done(from.pages_total - from.pages_left);
+  to.set_records(from.records);
+  to.set_rows(from.rows);
+  to.set_chunks(from.chunks);
+  to.set_unread_chunks(from.unread_chunks);
+}
+
 class Service final : public admin::NodeAdmin::Service {
  public:
-  Service(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health,
-          std::function<latency::Latencies()> latencies)
-      : statistics_(std::move(statistics)), health_(std::move(health)), latencies_(std::move(latencies)) {}
+  explicit Service(AdminBackend backend) : backend_(std::move(backend)) {}
 
   grpc::Status Health(grpc::ServerContext*, const admin::HealthRequest*, admin::HealthReply* reply) override {
-    const NodeStatistics statistics = health_();
+    const NodeStatistics statistics = backend_.health();
     // A storage node whose records are lost holds a lease and still refuses requests (R10).
     reply->set_in_service(statistics.node != 0 && statistics.lease_holds && !statistics.memory_lost);
     reply->set_node(statistics.node);
@@ -42,7 +71,7 @@ class Service final : public admin::NodeAdmin::Service {
   }
   grpc::Status Statistics(grpc::ServerContext*, const admin::StatisticsRequest*,
                           admin::StatisticsReply* reply) override {
-    const NodeStatistics statistics = statistics_();
+    const NodeStatistics statistics = backend_.statistics();
     add_statistics(statistics, *reply->mutable_statistics());
     fill_table(statistics.tables, *reply->mutable_tables());
     return grpc::Status::OK;
@@ -50,24 +79,35 @@ class Service final : public admin::NodeAdmin::Service {
 
   grpc::Status SlowOperations(grpc::ServerContext*, const loam::admin::SlowOperationsRequest* request,
                               loam::admin::SlowOperationsReply* reply) override {
-    fill_slow_operations(latencies_(), request->max(), *reply);
+    fill_slow_operations(backend_.latencies(), request->max(), *reply);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListQueries(grpc::ServerContext*, const admin::ListQueriesRequest*,
+                           admin::ListQueriesReply* reply) override {
+    for (const QueryStatus& query : backend_.queries()) fill(query, *reply->add_queries());
+    return grpc::Status::OK;
+  }
+  grpc::Status CancelQuery(grpc::ServerContext*, const admin::CancelQueryRequest* request,
+                           admin::CancelQueryReply* reply) override {
+    const auto id = QueryId::parse(request->id());
+    if (!id.ok()) return to_grpc(id.status());
+    reply->set_ended(backend_.cancel_query(*id));
+    if (reply->ended() == 0) return {grpc::StatusCode::NOT_FOUND, "no query " + request->id() + " runs here"};
+    log_info("query " + request->id() + " was ended by an operator");
     return grpc::Status::OK;
   }
 
-  std::string metrics() const { return metrics_of(statistics_(), latencies_()); }
+  std::string metrics() const { return metrics_of(backend_.statistics(), backend_.latencies()); }
+  bool serving() const { return backend_.serving(); }
 
  private:
-  const std::function<NodeStatistics()> statistics_;
-  const std::function<NodeStatistics()> health_;
-  const std::function<latency::Latencies()> latencies_;
+  const AdminBackend backend_;
 };
 
 }  // namespace
 
 struct AdminServer::Impl {
-  Impl(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health_of_node,
-       std::function<latency::Latencies()> latencies)
-      : service(std::move(statistics), std::move(health_of_node), std::move(latencies)) {}
+  explicit Impl(AdminBackend backend) : service(std::move(backend)) {}
   // The thread uses the server, so it ends before the members are destroyed.
   ~Impl() {
     {
@@ -78,10 +118,10 @@ struct AdminServer::Impl {
     if (health.joinable()) health.join();
   }
 
-  void watch(const std::function<bool()>& serving) {
+  void watch() {
     std::unique_lock lock(mutex);
     // Each time-out of the wait is one check. The wait returns true when the server stops.
-    while (!changed.wait_for(lock, kHealthCheck, [this] { return stopping; })) server->set_serving(serving());
+    while (!changed.wait_for(lock, kHealthCheck, [this] { return stopping; })) server->set_serving(service.serving());
   }
 
   Service service;
@@ -93,16 +133,12 @@ struct AdminServer::Impl {
   std::thread health;
 };
 
-Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address,
-                                                        std::function<NodeStatistics()> statistics,
-                                                        std::function<NodeStatistics()> health,
-                                                        std::function<latency::Latencies()> latencies,
-                                                        std::function<bool()> serving) {
-  auto impl = std::make_unique<Impl>(std::move(statistics), std::move(health), std::move(latencies));
+Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, AdminBackend backend) {
+  auto impl = std::make_unique<Impl>(std::move(backend));
   LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service,
                                                         {.metrics = [it = impl.get()] { return it->service.metrics(); },
                                                          .protocol_version = wire::kProtocolVersion}));
-  impl->health = std::thread([it = impl.get(), serving = std::move(serving)] { it->watch(serving); });
+  impl->health = std::thread([it = impl.get()] { it->watch(); });
   pthread_setname_np(impl->health.native_handle(), "loam-health");
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }

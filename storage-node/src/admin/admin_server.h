@@ -5,31 +5,45 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <loam/storage/node.h>
 
 #include "common/base/status.h"
+#include "common/latency/recorder.h"
+#include "storage-node/src/admin/query_status.h"
 
 namespace loam::storage {
+
+/// What the administration reads and changes. The storage node implements it. Threads: the threads of the
+/// administration call the functions, several at the same time.
+struct AdminBackend {
+  std::function<NodeStatistics()> statistics;
+  /// Returns statistics of which only the members about identity and service are set, and does not wait for a call of
+  /// `statistics`.
+  std::function<NodeStatistics()> health;
+  /// Copies the latencies of requests and the slow operations.
+  std::function<latency::Latencies()> latencies;
+  /// Returns whether the storage node serves requests.
+  std::function<bool()> serving;
+  /// Lists the scan queries under way.
+  std::function<std::vector<QueryStatus>()> queries;
+  /// Ends the queries with this id, and returns their number.
+  std::function<size_t(const QueryId&)> cancel_query;
+};
 
 /// Serves NodeAdmin (proto/loam/storage/admin.proto) and the standard gRPC health service of a storage node.
 ///
 /// Role: answers with the statistics of the storage node. Owner: the storage node. Threads: the threads of gRPC call
-/// `statistics`, `health` and `latencies`, several at the same time. A thread of its own calls `serving` every
-/// kHealthCheck and updates the health service; it polls because a lease runs out without an event.
+/// the functions of the backend, several at the same time. A thread of its own calls `serving` every kHealthCheck and
+/// updates the health service; it polls because a lease runs out without an event.
 class AdminServer {
  public:
   /// Time between two calls of `serving`.
   static constexpr std::chrono::milliseconds kHealthCheck{50};
 
-  /// Listens on "host:port"; with port 0 the system chooses a free port. `health` returns statistics of which only the
-  /// members about identity and service are set, and must not wait for a call of `statistics`. kUnavailable: the port
-  /// is in use.
-  static Result<std::unique_ptr<AdminServer>> start(const std::string& address,
-                                                    std::function<NodeStatistics()> statistics,
-                                                    std::function<NodeStatistics()> health,
-                                                    std::function<latency::Latencies()> latencies,
-                                                    std::function<bool()> serving);
+  /// Listens on "host:port"; with port 0 the system chooses a free port. kUnavailable: the port is in use.
+  static Result<std::unique_ptr<AdminServer>> start(const std::string& address, AdminBackend backend);
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;

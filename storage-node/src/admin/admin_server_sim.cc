@@ -8,9 +8,7 @@ struct AdminServer::Impl {
 };
 
 // NOLINTBEGIN(performance-unnecessary-value-param): the signature of the real AdminServer
-Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, std::function<NodeStatistics()>,
-                                                        std::function<NodeStatistics()>,
-                                                        std::function<latency::Latencies()>, std::function<bool()>) {
+Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, AdminBackend) {
   return Status(StatusCode::kInvalidArgument, "the simulator has no administration, so none can start at " + address);
 }
 // NOLINTEND(performance-unnecessary-value-param)

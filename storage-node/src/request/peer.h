@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "common/base/bytes.h"
@@ -29,6 +30,8 @@ class Peer {
   /// Closes the connection. `status` says why: the client broke the protocol, its session is over, or it cannot be
   /// answered.
   virtual void close(Status status) = 0;
+  /// Returns the network address of the client, for people; empty if the driver knows none.
+  virtual std::string address() const { return {}; }
 
   PeerId id() const { return id_; }
   /// Returns whether the client has named its session (kAttach).

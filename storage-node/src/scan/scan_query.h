@@ -104,6 +104,12 @@ class ScanQuery {
   /// Returns the time at which the query became blocked. Undefined unless blocked().
   uint64_t blocked_since_ns() const { return blocked_since_ns_; }
   bool ended() const { return ended_; }
+  /// Returns whether the query has begun to read.
+  bool started() const { return started_; }
+  /// Returns the number of pages that the query has not finished.
+  size_t pages_left() const { return pending_.size(); }
+  /// Returns the statistics so far, without the elapsed time.
+  const wire::ScanStatistics& statistics() const { return statistics_; }
 
   static constexpr uint64_t kNoPage = std::numeric_limits<uint64_t>::max();
   /// Returns the lowest number, from `from` on, of a pending page; kNoPage if there is none.

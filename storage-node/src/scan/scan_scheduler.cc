@@ -286,6 +286,21 @@ void ScanScheduler::remove_ended(uint64_t now_ns) {
   }
 }
 
+std::vector<QueryState> ScanScheduler::states() const {
+  std::vector<QueryState> states;
+  states.reserve(by_id_.size());
+  for (const auto& [id, query] : by_id_) {
+    states.push_back({.id = id,
+                      .statistics = query->statistics(),
+                      .pages_left = query->pages_left(),
+                      .started = query->started(),
+                      .blocked = query->blocked(),
+                      .short_of_memory = query->short_of_memory(),
+                      .blocked_since_ns = query->blocked_since_ns()});
+  }
+  return states;
+}
+
 ScanPassStatistics ScanScheduler::statistics() const {
   ScanPassStatistics sum = finished_;
   for (const auto& [table, pass] : passes_) {

@@ -27,6 +27,17 @@ struct ScanPassStatistics {
   uint64_t queries = 0;  ///< queries that ended
 };
 
+/// The state of a query under way, for operators.
+struct QueryState {
+  ScanId id = 0;
+  wire::ScanStatistics statistics{};  ///< so far, without the elapsed time
+  uint64_t pages_left = 0;            ///< pages that are not finished
+  bool started = false;               ///< the query has begun to read
+  bool blocked = false;               ///< the query has a chunk to send, and no credit or no memory for it
+  bool short_of_memory = false;       ///< with `blocked`: no memory
+  uint64_t blocked_since_ns = 0;      ///< with `blocked`: since when
+};
+
 /// The shared scan of one table.
 ///
 /// Role: holds the queries of the table and moves a cursor through the pages in the order of their numbers, and from
@@ -143,6 +154,8 @@ class ScanScheduler {
 
   /// Returns the number of queries under way.
   size_t queries() const { return by_id_.size(); }
+  /// Returns the states of all queries under way, in no order.
+  std::vector<QueryState> states() const;
   ScanPassStatistics statistics() const;
 
  private:

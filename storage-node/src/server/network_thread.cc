@@ -30,6 +30,7 @@ class NetworkThread::ConnectionPeer : public Peer {
 
   Status send(Bytes message) override { return connection_.send(message); }
   void close(Status status) override { connection_.close(std::move(status)); }
+  std::string address() const override { return connection_.peer().to_string(); }
 
   void send_or_queue(OutgoingMessage outgoing) {
     if (queue_.empty() && deliver(outgoing)) return;

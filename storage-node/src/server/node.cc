@@ -39,6 +39,8 @@ constexpr size_t kOwnEpochThreads = 4;
 constexpr unsigned kMaxNice = 19;
 /// Upper bound on --spin. A longer spin only takes a core from other threads; --never-sleep exists for that.
 constexpr uint64_t kMaxSpinNs = 1'000'000'000;
+/// Time within which scan threads report their queries to operators. A step takes microseconds.
+constexpr uint64_t kQueryReportWithinNs = 1'000'000'000;
 constexpr uint64_t kMinStallLimitNs = 10'000'000;  // the interval at which scan threads check queries that wait
 constexpr uint64_t kMaxStallLimitNs = 3'600'000'000'000;
 /// Default of --intent-memory: memory / kIntentMemoryPart, and at least this. 16 MiB hold 700,000 writes of open
@@ -177,10 +179,16 @@ Status StorageNode::Impl::start() {
   background->run();
   control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_replaced);
   if (!options.admin_listen.empty()) {
-    const auto serving = [this] { return registry->in_service() && registry->lease_holds(Env::now_ns()); };
-    LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(
-                                     options.admin_listen, [this] { return statistics(); }, [this] { return health(); },
-                                     [this] { return latencies(); }, serving));
+    AdminBackend backend;
+    backend.statistics = [this] { return statistics(); };
+    backend.health = [this] { return health(); };
+    backend.latencies = [this] { return latencies(); };
+    backend.serving = [this] { return registry->in_service() && registry->lease_holds(Env::now_ns()); };
+    backend.queries = [this] { return scans->queries(kQueryReportWithinNs); };
+    backend.cancel_query = [this](const QueryId& id) {
+      return scans->cancel(id, {StatusCode::kCancelled, "cancelled by an operator (loam query cancel)"});
+    };
+    LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));
     admin_address = admin->address();
   }
   return control->start(net::Address::parse(options.manager).value(),

@@ -1,5 +1,7 @@
 // Start, credits, cancellation and end of scans, and their messages to clients. scan_worker.cc executes the part of
 // one scan thread, and network_thread.cc delivers the messages.
+#define XXH_INLINE_ALL
+
 #include "storage-node/src/server/scan_service.h"
 
 #include <algorithm>
@@ -7,6 +9,8 @@
 #include <chrono>
 #include <limits>
 #include <string>
+
+#include <xxhash.h>
 
 #include "common/base/env.h"
 #include "storage-node/src/scan/explain.h"
@@ -65,7 +69,7 @@ void ScanService::stop() {
 
 bool ScanService::end_all(const Status& status, uint64_t timeout_ns) {
   std::unique_lock lock(mutex_);
-  for (const auto& [id, active] : active_) cancel_parts(id, status);
+  for (auto& [id, active] : active_) end(id, active, status);
   return idle_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
                         [this] { return active_.empty() && unposted_ends_ == 0; });
 }
@@ -78,7 +82,102 @@ void ScanService::add_statistics(NodeStatistics& statistics) const {
   }
 }
 
+std::vector<QueryStatus> ScanService::queries(uint64_t timeout_ns) {
+  // Shared with the commands, which may run after the time-out.
+  struct Reports {
+    Mutex mutex;
+    Condition changed;
+    // Guarded by mutex.
+    size_t missing = 0;
+    std::unordered_map<ScanId, std::vector<QueryState>> parts;
+  };
+  const auto reports = std::make_shared<Reports>();
+  reports->missing = workers_.size();
+  for (const auto& worker : workers_) {
+    worker->post([reports](const ScanScheduler& scheduler, uint64_t) {
+      const std::vector<QueryState> states = scheduler.states();
+      const std::scoped_lock lock(reports->mutex);
+      for (const QueryState& state : states) reports->parts[state.id].push_back(state);
+      if (--reports->missing == 0) reports->changed.notify_all();
+    });
+  }
+  std::unordered_map<ScanId, std::vector<QueryState>> parts;
+  {
+    std::unique_lock lock(reports->mutex);
+    reports->changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return reports->missing == 0; });
+    parts.swap(reports->parts);
+  }
+  const uint64_t now_ns = Env::now_ns();
+  const std::scoped_lock lock(mutex_);
+  std::vector<QueryStatus> all;
+  all.reserve(active_.size());
+  for (const auto& [id, active] : active_) all.push_back(status_of(active, parts[id], now_ns));
+  return all;
+}
+
+QueryStatus ScanService::status_of(const ActiveScan& active, const std::vector<QueryState>& parts, uint64_t now_ns) {
+  using State = QueryStatus::State;
+  QueryStatus status;
+  const Description& description = active.description;
+  status.id = description.id;
+  status.address = description.address;
+  status.table = description.table;
+  status.snapshot = description.snapshot;
+  status.age_ns = now_ns - std::min(now_ns, description.arrived_ns);
+  const auto add = [&status](const wire::ScanStatistics& statistics) {
+    status.pages_total += statistics.pages_total;
+    status.records += statistics.records;
+    status.rows += statistics.rows;
+    status.chunks += statistics.chunks;
+  };
+  for (size_t part = 0; part < active.part_ended.size(); ++part) {
+    if (!active.part_ended[part]) continue;
+    add(active.statistics[part]);
+    status.state = State::kReading;
+  }
+  // A query waits as soon as one part waits, because its client gets no further row of this part.
+  for (const QueryState& part : parts) {
+    add(part.statistics);
+    status.pages_left += part.pages_left;
+    if (part.started) status.state = std::max(status.state, State::kReading);
+    if (!part.blocked) continue;
+    status.state = std::max(status.state, part.short_of_memory ? State::kWaitingForMemory : State::kWaitingForClient);
+    status.waiting_ns = std::max(status.waiting_ns, now_ns - std::min(now_ns, part.blocked_since_ns));
+  }
+  for (const uint32_t chunks : active.outstanding) status.unread_chunks += chunks;
+  return status;
+}
+
+size_t ScanService::cancel(const QueryId& id, const Status& status) {
+  const std::scoped_lock lock(mutex_);
+  size_t count = 0;
+  for (auto& [scan, active] : active_) {
+    if (active.description.id != id) continue;
+    end(scan, active, status);
+    ++count;
+  }
+  return count;
+}
+
+ScanService::Description ScanService::describe(const Peer& peer, const wire::Scan& scan) const {
+  Description description;
+  if (peer.attached()) description.id.session = peer.session()->id();
+  // The parts of the message that the client sends to every storage node alike: all except the region.
+  wire::Scan common = scan;
+  common.region = common.region_bytes = 0;
+  Buffer bytes;
+  wire::encode_message(common, 0, bytes);
+  description.id.hash = static_cast<uint32_t>(XXH3_64bits(bytes.data(), bytes.size()));
+  description.address = peer.address();
+  if (const auto* table = registry_.view().find(scan.table)) {
+    description.table = (*table)->info.name;
+    if ((*table)->info.kind == TableKind::kTransactional) description.snapshot = scan.snapshot.base();
+  }
+  return description;
+}
+
 Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
+  Description description = describe(peer, scan);  // before make_spec() takes the content of the scan
   LOAM_ASSIGN_OR_RETURN(ScanSpec spec, make_spec(scan));
   if (scan.explain) {
     // A plan reads no page, so the network thread answers it.
@@ -88,6 +187,7 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
     post(peer.id(), sequence, done);
     return ok_status();
   }
+  description.arrived_ns = spec.arrived_ns;
   // Step 1: register the scan before a part runs, because a part that ends at once looks it up.
   const size_t parts = std::min<size_t>(workers_.size(), scan.credits);  // each part needs a credit
   ScanId id;
@@ -102,7 +202,8 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
     }
     id = ++last_id_;
     by_request_[{peer.id(), sequence}] = id;
-    active_[id] = {.peer = peer.id(),
+    active_[id] = {.description = std::move(description),
+                   .peer = peer.id(),
                    .sequence = sequence,
                    .parts_left = parts,
                    .region = {scan.region, scan.region_bytes},
@@ -219,6 +320,11 @@ void ScanService::peer_disconnected(PeerId peer) {
 bool ScanService::has_failed(ScanId id) {
   const std::scoped_lock lock(mutex_);
   return !active_.at(id).status.ok();
+}
+
+void ScanService::end(ScanId id, ActiveScan& active, const Status& why) {
+  if (active.status.ok()) active.status = why;  // has_failed() then ends the parts that join later
+  cancel_parts(id, why);
 }
 
 void ScanService::cancel_parts(ScanId id, const Status& why) {

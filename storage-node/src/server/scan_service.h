@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "common/base/thread.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
+#include "storage-node/src/admin/query_status.h"
 #include "storage-node/src/request/peer.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/scan/scan_scheduler.h"
@@ -61,6 +63,13 @@ class ScanService : public ScanHandler, public PeerObserver {
   bool end_all(const Status& status, uint64_t timeout_ns);
   void add_statistics(NodeStatistics& statistics) const;
 
+  /// Lists the queries under way. Each scan thread reports its parts between two steps, so that reading costs nothing
+  /// while no operator looks. Blocks until all have reported, or `timeout_ns` is over; a part that has not reported
+  /// counts as one that has read nothing. Threads: any, except scan threads.
+  std::vector<QueryStatus> queries(uint64_t timeout_ns);
+  /// Ends the queries with this id with `status`. Returns their number. Threads: any.
+  size_t cancel(const QueryId& id, const Status& status);
+
   Status start(Peer& peer, uint64_t sequence, wire::Scan scan) override;
   void credit(Peer& peer, uint64_t sequence, uint32_t credits) override;
   void cancel(Peer& peer, uint64_t sequence) override;
@@ -86,8 +95,18 @@ class ScanService : public ScanHandler, public PeerObserver {
     const size_t part_;
   };
 
+  /// What operators see of a scan beside its progress.
+  struct Description {
+    QueryId id;
+    std::string address;
+    std::string table;
+    Version snapshot;
+    uint64_t arrived_ns = 0;
+  };
+
   /// A scan under way.
   struct ActiveScan {
+    Description description;
     PeerId peer = 0;
     uint64_t sequence = 0;
     size_t parts_left = 0;
@@ -107,8 +126,15 @@ class ScanService : public ScanHandler, public PeerObserver {
 
   /// Checks a scan and resolves it: table, shards, snapshot, query and page list.
   Result<ScanSpec> make_spec(wire::Scan& scan) const;
+  /// Describes a scan for operators. The caller holds an epoch guard.
+  Description describe(const Peer& peer, const wire::Scan& scan) const;
   /// Cancels all parts of a scan. The caller holds `mutex_`.
   void cancel_parts(ScanId id, const Status& why);
+  /// Makes `why` the result of a scan that has none yet, and cancels its parts, also those that have not joined their
+  /// scheduler. The caller holds `mutex_`.
+  void end(ScanId id, ActiveScan& active, const Status& why);
+  /// Returns the state of a scan whose parts have reported `parts`. The caller holds `mutex_`.
+  static QueryStatus status_of(const ActiveScan& active, const std::vector<QueryState>& parts, uint64_t now_ns);
   // The scan threads call these functions.
   void send_chunk(ScanId id, size_t part, Bytes bytes, ChunkMemory memory);
   bool has_failed(ScanId id);

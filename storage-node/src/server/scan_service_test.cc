@@ -81,6 +81,7 @@ class KeepingOutbox : public Outbox {
 class ScanServiceTest : public NodeFixture {
  protected:
   static constexpr uint64_t kRows = 2'000;
+  static constexpr uint64_t kNoTimeout = 60'000'000'000;  // longer than any test waits
 
   ScanServiceTest() : peer(1) { enter_service(); }
 
@@ -213,6 +214,65 @@ TEST_F(ScanServiceTest, RefusesWhatItCannotServe) {
   EXPECT_TRUE(start(scan) == StatusCode::kWrongShard) << "R26: a shard of another node";
   scan.shards = {wire::kVirtualShards};
   EXPECT_TRUE(start(scan) == StatusCode::kWrongShard);
+}
+
+// Operators see a query while it runs, and end it by its id.
+TEST_F(ScanServiceTest, ListsAndCancelsQueries) {
+  fill();
+  start_kept({.threads = 2, .max_queries = 4});
+  EXPECT_TRUE(service->queries(kNoTimeout).empty());
+  wire::Scan scan = wide_scan();
+  scan.credits = 2;
+  ASSERT_TRUE(start(scan, 1).ok());
+  wire::Scan other = scan;
+  other.query.select.pop_back();
+  ASSERT_TRUE(start(other, 2).ok());
+  ASSERT_TRUE(start(scan, 3).ok());
+  std::vector<QueryStatus> listed;
+  const auto all_wait = [&] {
+    listed = service->queries(kNoTimeout);
+    return std::ranges::all_of(
+        listed, [](const QueryStatus& one) { return one.state == QueryStatus::State::kWaitingForClient; });
+  };
+  ASSERT_TRUE(testing::eventually(all_wait)) << "the client reads no chunk";
+  ASSERT_EQ(listed.size(), 3u);
+  for (const QueryStatus& one : listed) {
+    EXPECT_EQ(one.table, "accounts");
+    EXPECT_EQ(one.snapshot, Version(11));
+    EXPECT_GT(one.pages_total, 0u);
+    EXPECT_LE(one.pages_left, one.pages_total);
+    EXPECT_GE(one.chunks, 1u);
+    EXPECT_EQ(one.unread_chunks, one.chunks);
+    EXPECT_LE(one.waiting_ns, one.age_ns);
+  }
+  const auto count = [&](const QueryId& id) { return std::ranges::count(listed, id, &QueryStatus::id); };
+  const auto pair = std::ranges::find_if(listed, [&](const QueryStatus& one) { return count(one.id) == 2; });
+  const auto single = std::ranges::find_if(listed, [&](const QueryStatus& one) { return count(one.id) == 1; });
+  ASSERT_TRUE(pair != listed.end() && single != listed.end()) << "the id depends on the content of the query";
+
+  const Status why(StatusCode::kCancelled, "cancelled by an operator");
+  EXPECT_EQ(service->cancel({SessionId(9), pair->id.hash}, why), 0u) << "another session";
+  EXPECT_EQ(service->cancel({pair->id.session, pair->id.hash + 1}, why), 0u) << "another query";
+  EXPECT_EQ(service->cancel(single->id, why), 1u);
+  EXPECT_EQ(ends_of_scans(1, 0).at(2).to_string(), why.to_string());
+  EXPECT_EQ(service->cancel(single->id, why), 0u) << "it has ended";
+  EXPECT_EQ(service->cancel(pair->id, why), 2u);
+  const auto ended = ends_of_scans(2, 0);
+  EXPECT_TRUE(ended.at(1) == StatusCode::kCancelled && ended.at(3) == StatusCode::kCancelled);
+  EXPECT_TRUE(service->queries(kNoTimeout).empty());
+}
+
+// A query that is cancelled before its scan threads know it reads nothing.
+TEST_F(ScanServiceTest, CancelsQueriesThatHaveNotBegun) {
+  fill();
+  start_service(2);
+  ASSERT_TRUE(start(sum_scan()).ok());
+  const std::vector<QueryStatus> listed = service->queries(0);
+  ASSERT_EQ(listed.size(), 1u) << "the scan threads do not run yet, and do not report";
+  EXPECT_EQ(listed[0].state, QueryStatus::State::kQueued);
+  EXPECT_EQ(service->cancel(listed[0].id, {StatusCode::kCancelled, "cancelled by an operator"}), 1u);
+  service->run();
+  EXPECT_EQ(end_of_scan(), StatusCode::kCancelled);
 }
 
 // The memory of a chunk is held until the network has taken it. After that, and after the end of the scan, all memory

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
-#include <memory>
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
@@ -17,7 +15,7 @@
 #include <loam/commit/admin.grpc.pb.h>
 #include <loam/storage/admin.grpc.pb.h>
 
-#include "common/program/descriptors.h"
+#include "deploy/cli/src/admin/call.h"
 
 namespace loam::cli {
 namespace {
@@ -25,11 +23,6 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
-
-// A server that does not answer within this time counts as unreachable.
-constexpr uint64_t kAnswerWithinNs = 5'000'000'000;
-
-Json to_json(const Message& message);
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -102,6 +95,8 @@ Json rows_of(const admin::StatisticsTable& table) {
   return rows;
 }
 
+}  // namespace
+
 // Converts all fields, also those with their default value, so that a script finds every name. (The JSON of Protocol
 // Buffers writes 64-bit numbers as text.) Statistics become fields beside the other fields of their message.
 Json to_json(const Message& message) {
@@ -130,40 +125,6 @@ Json to_json(const Message& message) {
   }
   return object;
 }
-
-// Calls one method of a service and turns the reply into JSON.
-template <class Service, class Request, class Reply>
-Result<Json> call(const std::string& address, const Request& request,
-                  grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
-                  uint64_t timeout_ns = kAnswerWithinNs) {
-  // gRPC aborts the process if it cannot open a descriptor, so the check comes before every call.
-  LOAM_RETURN_IF_ERROR(program::ensure_descriptors(program::kClientDescriptors));
-  // Each call has a connection of its own, because a shared one waits for seconds after the server was unreachable
-  // once.
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-  const auto stub = Service::NewStub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout_ns));
-  Reply reply;
-  const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
-  switch (status.error_code()) {
-    case grpc::StatusCode::OK:
-      break;
-    // The callers distinguish only these two refusals. Every other error counts as no reply.
-    case grpc::StatusCode::INVALID_ARGUMENT:
-      return Status(StatusCode::kInvalidArgument, status.error_message());
-    case grpc::StatusCode::NOT_FOUND:
-      return Status(StatusCode::kNotFound, status.error_message());
-    default:
-      return Status(StatusCode::kUnavailable,
-                    fmt::format("the administration at {} does not answer: {}", address, status.error_message()));
-  }
-  return to_json(reply);
-}
-
-}  // namespace
 
 Result<Json> cluster_statistics(const std::string& admin_address) {
   namespace manager = commit::admin;

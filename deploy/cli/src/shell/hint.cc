@@ -11,7 +11,7 @@
 namespace loam::cli {
 namespace {
 
-constexpr std::array<HintForm, 17> kHintForms = {{
+constexpr std::array<HintForm, 18> kHintForms = {{
     {Hint::kAcceptLoss, HintLocation::kAdministration, "node accept-loss {}"},
     {Hint::kClusterDown, HintLocation::kFolder, "cluster down"},
     {Hint::kClusterStatus, HintLocation::kFolder, "cluster status"},
@@ -25,6 +25,7 @@ constexpr std::array<HintForm, 17> kHintForms = {{
     {Hint::kIndexDrop, HintLocation::kConnection, "index drop {}"},
     {Hint::kIndexList, HintLocation::kConnection, "index list"},
     {Hint::kNodeList, HintLocation::kAdministration, "node list"},
+    {Hint::kQueries, HintLocation::kAdministration, "queries"},
     {Hint::kScanByIndex, HintLocation::kConnection, "scan {} --index {}"},
     {Hint::kScanCarriers, HintLocation::kConnection, "scan {} --aggregate {} --group-by carrier"},
     {Hint::kStatus, HintLocation::kAdministration, "status"},

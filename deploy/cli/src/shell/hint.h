@@ -24,6 +24,7 @@ enum class Hint : uint8_t {
   kIndexDrop,
   kIndexList,
   kNodeList,
+  kQueries,
   kScanByIndex,   ///< a table, an index
   kScanCarriers,  ///< a table with the sample of flights, an aggregate
   kStatus,
