@@ -3,6 +3,7 @@ transactions`)."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -33,7 +34,16 @@ class OpenWorkTest(ClusterTest):
         sessions = [json.loads(line) for line in self.cluster.loam("sessions", "--json").splitlines()]
         self.assertEqual({one["name"]: one["open"] for one in sessions if not one["recoverer"]}, {"guide": 0, "holder": 1})
 
-        self.cluster.loam("session", "end", oldest["session"])
+        self.assertIsNone(json.loads(self.cluster.loam("status", "--json", "--old-snapshot", "1h"))["oldest_snapshot"])
+        self.assertNotIn("The oldest snapshot", self.cluster.loam("status", "--old-snapshot", "1h"))
+        named = json.loads(self.cluster.loam("status", "--json", "--old-snapshot", "1ns"))["oldest_snapshot"]
+        self.assertEqual((named["client"], named["session"]), ("holder", oldest["session"]))
+        text = self.cluster.loam("status", "--old-snapshot", "1ns")
+        self.assertIn(f"Session {oldest['session']} of holder at {named['address']} holds it", text)
+        ending = re.search("`loam (session end .*)`", text).group(1)
+        self.assertEqual(ending.split()[:3], ["session", "end", str(oldest["session"])])
+
+        self.cluster.loam(*ending.split()[:3])
         self.assertEqual(holder.call("commit")["code"], "kFenced")
         poll(lambda: self.listed()["transactions"] == [], "recovery has undone the transaction")
         self.assertTrue(self.guide.call_ok("transact add:1=-1 add:2=1")["ok"], "its keys can be written again")

@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "common/command/number_options.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/output/object_table.h"
 #include "deploy/cli/src/sessions.h"
 #include "deploy/cli/src/shell/hint.h"
 
@@ -25,12 +29,25 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kHealthWithinNs = 5'000'000'000;
 /// Upper bound on the listed transactions of one ended session; --json lists more.
 constexpr size_t kShownOrphans = 10;
+/// Age from which on `loam status` names the oldest snapshot, by default.
+constexpr uint64_t kOldSnapshotNs = 60'000'000'000;
 
-Result<Json> overview(const std::string& admin) {
+/// The oldest open transaction or snapshot, if it is at least this old and holds something up; otherwise null.
+Result<Json> oldest_snapshot(const std::string& admin, uint64_t old_ns) {
+  LOAM_ASSIGN_OR_RETURN(const Json reply, list_transactions(admin, 1));
+  const Json& oldest = reply["transactions"];
+  if (oldest.empty() || number(oldest[0], "snapshot_age_ns") < old_ns || number(oldest[0], "newer_ids") == 0) {
+    return Json();
+  }
+  return oldest[0];
+}
+
+Result<Json> overview(const std::string& admin, uint64_t old_ns) {
   // The parts come from several requests, not from one snapshot, so they may differ by the time between them.
   LOAM_ASSIGN_OR_RETURN(Json result, cluster_statistics(admin));
   LOAM_ASSIGN_OR_RETURN(const Json health, manager_health(admin, kHealthWithinNs));
   LOAM_ASSIGN_OR_RETURN(result["sessions"], list_sessions(admin));
+  LOAM_ASSIGN_OR_RETURN(result["oldest_snapshot"], oldest_snapshot(admin, old_ns));
   LOAM_ASSIGN_OR_RETURN(result["damaged_indexes"], damaged_indexes(admin));
   result["address"] = health["address"];
   result["ready"] = health["ready"];
@@ -78,28 +95,20 @@ void print_manager(const Json& status) {
 
 void print_nodes(const Json& nodes) {
   std::cout << "\nstorage nodes\n";
-  auto printer = make_printer(OutputFormat::kTable,
-                              {{"node", FieldType::kUint64},
-                               {"state", FieldType::kText},
-                               {"incarnation", FieldType::kUint64},
-                               {"shards", FieldType::kUint64},
-                               {"memory", FieldType::kText},
-                               {"for queries", FieldType::kText},
-                               {"address", FieldType::kText}},
-                              std::cout);
-  for (const Json& node : nodes) {
-    const Json statistics = node.value("statistics", Json::object());
-    const auto memory = [&](const std::string& what) {
+  const auto memory = [](std::string what) {
+    return [what = std::move(what)](const Json& node) {
+      const Json statistics = node.value("statistics", Json::object());
       if (statistics.empty()) return std::string();
       return fmt::format("{} of {}", format_bytes(number(statistics, (what + "_used_bytes").c_str())),
                          format_bytes(number(statistics, (what + "_limit_bytes").c_str())));
     };
-    printer->row(std::vector{Value::uint64(number(node, "id")), Value::text(text(node, "state")),
-                             Value::uint64(number(node, "incarnation")), Value::uint64(number(node, "shards")),
-                             Value::text(memory("memory")), Value::text(memory("query_memory")),
-                             Value::text(text(node, "address"))});
-  }
-  printer->finish();
+  };
+  print_objects(
+      OutputFormat::kTable,
+      {number_column("node", "id"), text_column("state", "state"), number_column("incarnation", "incarnation"),
+       number_column("shards", "shards"), made_column("memory", memory("memory")),
+       made_column("for queries", memory("query_memory")), text_column("address", "address")},
+      nodes, std::cout);
 }
 
 // Lists the transactions of each ended session that recovery has not undone yet.
@@ -131,6 +140,14 @@ void print_identity(const Json& manager) {
 // Prints what the operator must do, if anything.
 void print_advice(const Json& status, const Json& nodes) {
   print_identity(status["manager"]);
+  if (const Json& oldest = status["oldest_snapshot"]; !oldest.is_null()) {
+    std::cout << fmt::format(
+        "\nThe oldest snapshot is {} old, and versions that {} later transactions replaced stay in memory for it. "
+        "Session {} of {} at {} holds it: end its work there, or end the session by `{}`.\n",
+        format_duration(number(oldest, "snapshot_age_ns")), with_thousands_separators(number(oldest, "newer_ids")),
+        number(oldest, "session"), text(oldest, "client"), text(oldest, "address"),
+        hint(Hint::kSessionEnd, {std::to_string(number(oldest, "session"))}));
+  }
   for (const Json& name : status["damaged_indexes"]) {
     std::cout << fmt::format(
         "\nIndex {} is damaged, because records were accepted as lost: it cannot be read. `{}` shows its definition, "
@@ -151,11 +168,11 @@ void print_advice(const Json& status, const Json& nodes) {
   }
 }
 
-int run_status(const Context& context) {
+int run_status(const Context& context, uint64_t old_ns) {
   int exit_code = 0;
   const std::string admin = administration(context, exit_code);
   if (admin.empty()) return exit_code;
-  const auto status = overview(admin);
+  const auto status = overview(admin, old_ns);
   if (!status.ok()) return fail(context, status.status());
   const Json& nodes = (*status)["nodes"];
   if (context.json) {
@@ -178,11 +195,14 @@ int run_status(const Context& context) {
 }  // namespace
 
 void add_status(CLI::App& app, Context& context) {
+  auto old_ns = std::make_shared<uint64_t>(kOldSnapshotNs);
   CLI::App* command = app.add_subcommand("status",
                                          "Show the state of the cluster; exit code 6 if it is not ready, or a storage "
                                          "node is missing or refused");
+  command::add_duration(*command, "--old-snapshot", *old_ns, {},
+                        "Name the oldest snapshot if it is at least this old; without it, 60s");
   add_administration(*command, context);
-  set_body(*command, context, [&context] { return run_status(context); });
+  set_body(*command, context, [&context, old_ns] { return run_status(context, *old_ns); });
 }
 
 }  // namespace loam::cli

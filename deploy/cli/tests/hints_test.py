@@ -94,6 +94,24 @@ class HintsTest(unittest.TestCase):
             hints = self.hints(self.shell("loam query cancel 9-00000001" + place, 1), "kQueries")
             self.shell(hints["kQueries"])
 
+    def test_hint_about_an_old_snapshot_works(self):
+        with cluster.Dev() as dev, tempfile.TemporaryDirectory() as folder:
+            place = f" --connect {dev.address}"
+            rows = pathlib.Path(folder) / "rows.csv"
+            rows.write_text("key,t\n" + "".join(f"{key},{'x' * 100_000}\n" for key in range(40)))
+            self.shell("loam table create t --field t:text" + place)
+            self.shell(f"loam import t {rows} --key key{place}")
+            # The output stays unread, so the scan keeps its snapshot until the lease of its session runs out.
+            status = ""
+            while "session end" not in status:
+                with subprocess.Popen([PROGRAM, "scan", "t", "--connect", dev.address], env=self.env,
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as scan:
+                    self.shell("loam put t 1 t=x" + place)
+                    status = self.shell("loam status --old-snapshot 1ns" + place)
+                    if "session end" in status:
+                        self.shell(self.hints(status, "kSessionEnd")["kSessionEnd"])
+                    scan.kill()
+
     def test_hints_about_fields_that_look_like_options_work(self):
         with cluster.Dev() as dev:
             place = f" --connect {dev.address}"

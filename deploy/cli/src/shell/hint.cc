@@ -11,7 +11,7 @@
 namespace loam::cli {
 namespace {
 
-constexpr std::array<HintForm, 18> kHintForms = {{
+constexpr std::array<HintForm, 19> kHintForms = {{
     {Hint::kAcceptLoss, HintLocation::kAdministration, "node accept-loss {}"},
     {Hint::kClusterDown, HintLocation::kFolder, "cluster down"},
     {Hint::kClusterStatus, HintLocation::kFolder, "cluster status"},
@@ -28,6 +28,7 @@ constexpr std::array<HintForm, 18> kHintForms = {{
     {Hint::kQueries, HintLocation::kAdministration, "queries"},
     {Hint::kScanByIndex, HintLocation::kConnection, "scan {} --index {}"},
     {Hint::kScanCarriers, HintLocation::kConnection, "scan {} --aggregate {} --group-by carrier"},
+    {Hint::kSessionEnd, HintLocation::kAdministration, "session end {}"},
     {Hint::kStatus, HintLocation::kAdministration, "status"},
     {Hint::kTableCreateHelp, HintLocation::kNone, "table create --help"},
 }};

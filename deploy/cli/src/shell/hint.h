@@ -27,6 +27,7 @@ enum class Hint : uint8_t {
   kQueries,
   kScanByIndex,   ///< a table, an index
   kScanCarriers,  ///< a table with the sample of flights, an aggregate
+  kSessionEnd,    ///< the id of a session
   kStatus,
   kTableCreateHelp,
 };
