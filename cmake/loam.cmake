@@ -34,6 +34,8 @@ target_include_directories(loam_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE
 # guard page below the stack. Programs that use the installed client library are compiled with it, too.
 target_compile_options(loam_flags INTERFACE -march=x86-64-v3 -mcx16 -fno-omit-frame-pointer -fstack-clash-protection)
 target_link_libraries(loam_flags INTERFACE Threads::Threads)
+# The report of a crash names the build id, by which a debugger finds the symbols of the program.
+target_link_options(loam_flags INTERFACE LINKER:--build-id=sha1)
 
 add_library(loam_warnings INTERFACE)
 # -Wrestrict of g++ 12 gives false warnings about std::string's operator+ at -O3 (GCC bug 105651).

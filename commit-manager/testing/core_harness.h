@@ -31,7 +31,9 @@ class RecordingOutbox final : public Outbox {
     return true;
   }
   void close(PeerId peer, const Status& why) override { closed.emplace(peer, why.code()); }
-  void log_event(const std::string& line, std::source_location) override { log_events.push_back(line); }
+  void log_event(LogEvent, const std::string& line, LogFields, std::source_location) override {
+    log_events.push_back(line);
+  }
 
   std::map<PeerId, std::deque<Buffer>> sent;
   std::map<PeerId, StatusCode> closed;

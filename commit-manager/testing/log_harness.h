@@ -24,9 +24,9 @@ class CapturedLog {
  public:
   CapturedLog() {
     clear();
-    set_log_sink([](LogLevel level, std::string_view line) {
+    set_log_sink([](const LogLine& line) {
       const std::lock_guard lock(mutex_);
-      lines_.emplace_back(level, line);
+      lines_.emplace_back(line.level, line.message);
     });
   }
   ~CapturedLog() { set_log_sink(nullptr); }

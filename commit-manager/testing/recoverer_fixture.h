@@ -48,7 +48,9 @@ class ScriptedManager {
       if (throws_when_swept) throw std::runtime_error("when it was swept");
     };
     options.on_failed = [this](const Status& status) { note([&] { observed.failed = status; }); };
-    options.on_log_line = [this](std::string_view line) { note([&] { observed.notes.emplace_back(line); }); };
+    options.on_log_line = [this](LogEvent, std::string_view line, LogFields, std::source_location) {
+      note([&] { observed.notes.emplace_back(line); });
+    };
     auto started = Recoverer::start(std::move(options));
     ASSERT_TRUE(started.ok()) << started.status().to_string();
     recoverer_ = std::move(started).value();

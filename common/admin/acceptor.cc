@@ -69,8 +69,8 @@ bool Acceptor::accept_one(int listener) const {
   }
   // Any other error, such as ECONNABORTED, concerns one connection only.
   if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return true;
-  log_warning(std::string("administration: connections wait: ") + std::strerror(errno) +
-              "; raise the limit on open files (ulimit -n, or LimitNOFILE of a service)");
+  log_warning("admin.connections_wait", std::string("administration: connections wait: ") + std::strerror(errno) +
+                                            "; raise the limit on open files (ulimit -n, or LimitNOFILE of a service)");
   return false;
 }
 

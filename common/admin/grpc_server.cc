@@ -10,14 +10,15 @@
 
 #include "common/admin/metrics.h"
 #include "common/base/log.h"
+#include "common/base/process_report.h"
 
 namespace loam {
 namespace {
 
 // Writes the log lines of gRPC into Loam's log, with its rate limit: a peer can cause any number of them.
 void log_for_grpc(gpr_log_func_args* line) {
-  log(line->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning : LogLevel::kInfo,
-      "gRPC: " + std::string(line->message));
+  const std::string message = "gRPC: " + std::string(line->message);
+  log({line->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning : LogLevel::kInfo, "grpc.message", message});
 }
 
 void set_limits(grpc::ServerBuilder& builder, const GrpcLimits& limits) {
@@ -30,6 +31,12 @@ void set_limits(grpc::ServerBuilder& builder, const GrpcLimits& limits) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Without this, gRPC stops its own keep-alive pings after two pings without data.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+}
+
+/// The reply with a part of the report of this process.
+HttpReply reported(const std::function<std::string()>& part, const std::string& content_type) {
+  if (!part) return {.status = 404, .body = "this process runs several servers; it has no report of one server\n"};
+  return {.content_type = content_type, .body = part()};
 }
 
 HttpServer::Routes routes(HttpContent content, const std::atomic<bool>& serving) {
@@ -51,6 +58,8 @@ HttpServer::Routes routes(HttpContent content, const std::atomic<bool>& serving)
          return HttpReply{.content_type = "application/json",
                           .body = R"({"version":")" LOAM_VERSION R"(","protocol":)" + std::to_string(protocol) + "}\n"};
        }},
+      {"/options", [] { return reported(process_report().options, "application/json"); }},
+      {"/logs", [] { return reported(process_report().last_log, "text/plain; charset=utf-8"); }},
   };
 }
 

@@ -20,6 +20,7 @@
 
 #include "common/base/log.h"
 #include "common/base/log_rate_limiter.h"
+#include "common/base/process_report.h"
 #include "common/testing/eventually.h"
 
 namespace loam {
@@ -161,6 +162,22 @@ TEST(GrpcServer, TheSamePortAnswersHttp) {
   EXPECT_EQ(health(address), 1) << "gRPC on the same port";
 }
 
+TEST(GrpcServer, ShowsTheReportOfTheProcess) {
+  OneMethod service;
+  auto server = GrpcServer::start("127.0.0.1:0", service, no_content());
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const std::string address = (*server)->address();
+  EXPECT_TRUE(get(address, "/options").starts_with("HTTP/1.1 404 Not Found\r\n")) << "the process has no report";
+  EXPECT_TRUE(get(address, "/logs").starts_with("HTTP/1.1 404 Not Found\r\n"));
+  set_process_report({.options = [] { return "{}\n"; }, .last_log = [] { return "a line\n"; }});
+  const std::string options = get(address, "/options");
+  EXPECT_NE(options.find("Content-Type: application/json\r\n"), std::string::npos) << options;
+  EXPECT_TRUE(options.ends_with("\r\n\r\n{}\n")) << options;
+  EXPECT_TRUE(get(address, "/logs").ends_with("\r\n\r\na line\n"));
+  (*server)->stop();
+  set_process_report({});
+}
+
 TEST(GrpcServer, ErrorsKeepTheirMessage) {
   const grpc::Status status = to_grpc({StatusCode::kNotFound, "no such node"});
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
@@ -220,8 +237,9 @@ TEST(GrpcServer, AcceptsAgainAfterFileDescriptorsRanOut) {
   OneMethod service;
   auto server = GrpcServer::start("127.0.0.1:0", service, no_content());
   ASSERT_TRUE(server.ok()) << server.status().to_string();
-  set_log_sink([](LogLevel, std::string_view line) {
-    if (line.find("Too many open files") != std::string_view::npos) warnings.fetch_add(1, std::memory_order_relaxed);
+  set_log_sink([](const LogLine& line) {
+    if (line.message.find("Too many open files") != std::string_view::npos)
+      warnings.fetch_add(1, std::memory_order_relaxed);
   });
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -246,8 +264,8 @@ TEST(GrpcServer, GrpcLinesGoToTheLogUnderItsLimit) {
   auto server = GrpcServer::start("127.0.0.1:0", service, no_content());
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   lines.clear();
-  set_log_sink([](LogLevel level, std::string_view line) {
-    if (level == LogLevel::kWarning) lines.emplace_back(line);
+  set_log_sink([](const LogLine& line) {
+    if (line.level == LogLevel::kWarning) lines.emplace_back(line.message);
   });
   for (uint64_t i = 0; i < LogRateLimiter::kMaxLinesPerWindow + 5; ++i)
     gpr_log(GPR_ERROR, "a peer sent %s", "nonsense");

@@ -19,21 +19,20 @@ namespace {
 std::atomic<LogSink> sink{nullptr};
 std::atomic<LogLevel> least_level{LogLevel::kInfo};
 
-void write_to_stderr(LogLevel level, std::string_view message) {
-  constexpr std::array<const char*, 3> kNames = {"info", "warning", "error"};
+void write_to_stderr(const LogLine& line) {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   tm utc;
   gmtime_r(&now.tv_sec, &utc);
   std::array<char, 32> time;
   std::strftime(time.data(), time.size(), "%Y-%m-%dT%H:%M:%S", &utc);
-  std::fprintf(stderr, "%s.%03ldZ %s %.*s\n", time.data(), now.tv_nsec / 1'000'000, kNames[static_cast<size_t>(level)],
-               static_cast<int>(message.size()), message.data());
+  std::fprintf(stderr, "%s.%03ldZ %s [%s] %.*s\n", time.data(), now.tv_nsec / 1'000'000, to_string(line.level).data(),
+               line.event.name().data(), static_cast<int>(line.message.size()), line.message.data());
 }
 
-void write(LogLevel level, std::string_view message) {
+void write(const LogLine& line) {
   const LogSink target = sink.load(std::memory_order_relaxed);
-  (target != nullptr ? target : write_to_stderr)(level, message);
+  (target != nullptr ? target : write_to_stderr)(line);
 }
 
 struct ProcessLog {
@@ -52,16 +51,21 @@ struct ProcessLog {
 void set_log_sink(LogSink new_sink) { sink.store(new_sink, std::memory_order_relaxed); }
 void set_log_level(LogLevel least) { least_level.store(least, std::memory_order_relaxed); }
 
-void log(LogLevel level, std::string_view message, std::source_location where) {
-  if (level < least_level.load(std::memory_order_relaxed)) return;
+std::string_view to_string(LogLevel level) {
+  constexpr std::array<std::string_view, 3> kNames = {"info", "warning", "error"};
+  return kNames[static_cast<size_t>(level)];
+}
+
+void log(const LogLine& line, std::source_location where) {
+  if (line.level < least_level.load(std::memory_order_relaxed)) return;
   if constexpr (!Env::kSimulated) {
     // Reports windows that are over first, so that the reports appear even if their own source positions log no more.
     log_suppressed(false);
     ProcessLog& limited = ProcessLog::instance();
     const std::lock_guard lock(limited.mutex);
-    if (!limited.limit.allow(level, message, where, Env::now_ns())) return;
+    if (!limited.limit.allow(line, where, Env::now_ns())) return;
   }
-  write(level, message);
+  write(line);
 }
 
 void log_suppressed(bool all) {
@@ -74,7 +78,10 @@ void log_suppressed(bool all) {
       summary = limited.limit.summary(Env::now_ns(), all);
     }
     if (!summary) return;
-    write(summary->level, summary->text);
+    write({summary->level,
+           "log.suppressed",
+           summary->text,
+           {{"lines", summary->lines}, {"suppressed_event", summary->event.name()}}});
   }
 }
 

@@ -32,11 +32,13 @@ class LogRateLimiter {
   /// A line that reports the suppressed lines of one source position.
   struct Summary {
     LogLevel level;
+    LogEvent event;  ///< of the suppressed lines
+    uint64_t lines;  ///< number of suppressed lines
     std::string text;
   };
 
   /// Counts a line of source position `where`, and returns whether the caller may write it.
-  bool allow(LogLevel level, std::string_view message, const std::source_location& where, uint64_t now_ns);
+  bool allow(const LogLine& line, const std::source_location& where, uint64_t now_ns);
 
   /// A report on the suppressed lines of one source position whose window is over; with `all`, of any window. Each
   /// call reports another source position. Empty when everything is reported.
@@ -46,7 +48,8 @@ class LogRateLimiter {
   struct CallSite {
     std::string_view file;
     uint_least32_t line = 0;
-    LogLevel level = LogLevel::kInfo;
+    LogLevel level;
+    LogEvent event;
     uint64_t begin_ns = 0;
     uint64_t lines = 0;     // in this window, suppressed ones included
     uint64_t reported = 0;  // suppressed lines that summaries have reported

@@ -21,7 +21,8 @@ class LogRateLimiterTest : public ::testing::Test {
   uint64_t refuse(uint64_t first, uint64_t last, uint64_t now_ns) {
     uint64_t passed = 0;
     for (uint64_t i = first; i <= last; ++i) {
-      passed += limit_.allow(LogLevel::kWarning, "refused " + std::to_string(i), refused_, now_ns);
+      const std::string message = "refused " + std::to_string(i);
+      passed += limit_.allow({LogLevel::kWarning, "peer.refused", message}, refused_, now_ns);
     }
     return passed;
   }
@@ -39,11 +40,14 @@ class LogRateLimiterTest : public ::testing::Test {
 
 TEST_F(LogRateLimiterTest, PassesTheFirstLinesOfAWindowAndCountsTheRest) {
   EXPECT_EQ(refuse(1, 1'000, kStartNs), LogRateLimiter::kMaxLinesPerWindow);
-  EXPECT_TRUE(limit_.allow(LogLevel::kInfo, "rare", other_, kStartNs)) << "another source position has its own window";
+  EXPECT_TRUE(limit_.allow({LogLevel::kInfo, "test.rare", "rare"}, other_, kStartNs))
+      << "another source position has its own window";
   EXPECT_FALSE(limit_.summary(kEndNs - 1, false)) << "the window is not over";
   const auto summary = limit_.summary(kEndNs, false);
   ASSERT_TRUE(summary);
   EXPECT_EQ(summary->level, LogLevel::kWarning);
+  EXPECT_EQ(summary->event.name(), "peer.refused");
+  EXPECT_EQ(summary->lines, 980u);
   EXPECT_EQ(summary->text, "980 lines suppressed, such as: refused 21");
   EXPECT_FALSE(limit_.summary(kEndNs, true)) << "a count is reported once";
   EXPECT_EQ(refuse(1'001, 1'100, kEndNs), LogRateLimiter::kMaxLinesPerWindow) << "the next window";
@@ -70,9 +74,9 @@ TEST_F(LogRateLimiterTest, SameLineOfTwoFilesIsTwoSourcePositions) {
   const std::source_location another = in_another_file();
   ASSERT_EQ(one.line(), another.line());
   for (uint64_t i = 0; i < LogRateLimiter::kMaxLinesPerWindow; ++i)
-    EXPECT_TRUE(limit_.allow(LogLevel::kInfo, "x", one, kStartNs));
-  EXPECT_FALSE(limit_.allow(LogLevel::kInfo, "x", one, kStartNs));
-  EXPECT_TRUE(limit_.allow(LogLevel::kInfo, "x", another, kStartNs));
+    EXPECT_TRUE(limit_.allow({LogLevel::kInfo, "test.line", "x"}, one, kStartNs));
+  EXPECT_FALSE(limit_.allow({LogLevel::kInfo, "test.line", "x"}, one, kStartNs));
+  EXPECT_TRUE(limit_.allow({LogLevel::kInfo, "test.line", "x"}, another, kStartNs));
 }
 
 TEST_F(LogRateLimiterTest, SuppressesNothingUpToTheLimit) {

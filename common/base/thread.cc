@@ -9,12 +9,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/base/signal_stack.h"
+
 namespace loam {
 
 RealThread::RealThread(const std::string& name, std::function<void()> body, int nice)
-    : thread_([body = std::move(body), nice] {
+    : thread_([name, body = std::move(body), nice] {
+        // The thread sets its name as well, so that a crash in its first steps is reported under this name.
+        pthread_setname_np(pthread_self(), name.c_str());
         // On Linux each thread has a priority of its own. A container may refuse the change; the thread then runs at
         // normal priority.
+        const SignalStack stack;
         if (nice != 0) static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice));
         body();
       }) {

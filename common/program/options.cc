@@ -129,6 +129,14 @@ std::string literal(const OptionValue& value) {
   return std::visit(Printer(), value);
 }
 
+/// The value of an option for people other than its owner.
+OptionValue shown(const Option& option, Secrets secrets) {
+  OptionValue value = option.show();
+  const auto* const text = std::get_if<std::string>(&value);
+  if (secrets == Secrets::kHidden && is_secret(option.name) && text != nullptr && !text->empty()) return "(hidden)";
+  return value;
+}
+
 }  // namespace
 
 Result<uint64_t> parse_size(std::string_view text) { return parse_with_unit(text, kSizeUnits, true, kSizeExpected); }
@@ -243,11 +251,16 @@ const Option* OptionSet::find(std::string_view name) const {
   return found == options_.end() ? nullptr : &*found;
 }
 
+bool is_secret(std::string_view name) {
+  const std::string_view word = name.substr(name.rfind('-') + 1);
+  return word == "password" || word == "secret" || word == "token";
+}
+
 std::string OptionSet::to_line() const {
   std::string line;
   for (const Option& option : options_) {
     if (!line.empty()) line += ", ";
-    const OptionValue value = option.show();
+    const OptionValue value = shown(option, Secrets::kHidden);
     const std::string* text = std::get_if<std::string>(&value);
     // Texts are not quoted, for readability. An empty one is shown as "".
     line += option.name + "=" + (text != nullptr && !text->empty() ? *text : literal(value));
@@ -263,10 +276,10 @@ std::string OptionSet::to_toml() const {
   return file;
 }
 
-std::string OptionSet::to_json() const {
+std::string OptionSet::to_json(Secrets secrets) const {
   std::string file = "{";
   for (const Option& option : options_) {
-    file += (file.size() == 1 ? "\n  " : ",\n  ") + quoted(option.name) + ": " + literal(option.show());
+    file += (file.size() == 1 ? "\n  " : ",\n  ") + quoted(option.name) + ": " + literal(shown(option, secrets));
   }
   return file + "\n}\n";
 }

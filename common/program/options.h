@@ -34,6 +34,11 @@ struct Option {
   std::function<OptionValue()> show{};
 };
 
+/// Whether the values of secret options are shown. A hidden value that is not empty is shown as "(hidden)".
+enum class Secrets { kShown, kHidden };
+/// Returns whether an option of this name is a secret: its last word is password, secret or token.
+bool is_secret(std::string_view name);
+
 /// The options of a program, in the order of their declaration.
 ///
 /// Each option is bound to a variable of the program. The value of the variable at the declaration is the default.
@@ -69,12 +74,12 @@ class OptionSet {
   /// The option of this name, or null.
   const Option* find(std::string_view name) const;
 
-  /// All options in one line, for the log: "listen=tcp://…, nodes=2".
+  /// All options in one line, for the log: "listen=tcp://…, nodes=2". Secrets are hidden.
   std::string to_line() const;
   /// All options as a configuration file, which sets the same values when it is read.
   std::string to_toml() const;
   /// All options as one JSON object.
-  std::string to_json() const;
+  std::string to_json(Secrets secrets = Secrets::kShown) const;
 
  private:
   void add_number(std::string name, std::string help, UnsignedRange range, std::function<void(uint64_t)> assign,

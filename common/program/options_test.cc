@@ -108,5 +108,20 @@ TEST_F(OptionSetTest, PrintsEveryKindOfValue) {
   EXPECT_EQ(options.to_line().substr(0, 19), "name=\"\", quick=fals");
 }
 
+TEST(OptionSet, HidesSecretsWhereOthersRead) {
+  OptionSet options;
+  std::string token = "abc";
+  std::string empty;
+  std::string file = "/etc/token";
+  options.text("admin-token", token, "what");
+  options.text("password", empty, "what");
+  options.text("admin-token-file", file, "what");
+  EXPECT_EQ(options.to_line(), R"(admin-token=(hidden), password="", admin-token-file=/etc/token)");
+  EXPECT_EQ(options.to_json(Secrets::kHidden),
+            "{\n  \"admin-token\": \"(hidden)\",\n  \"password\": \"\",\n  \"admin-token-file\": \"/etc/token\"\n}\n");
+  EXPECT_NE(options.to_json().find("abc"), std::string::npos);
+  EXPECT_NE(options.to_toml().find("abc"), std::string::npos) << "a configuration file needs the value";
+}
+
 }  // namespace
 }  // namespace loam::program

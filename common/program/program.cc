@@ -10,8 +10,10 @@
 
 #include "common/base/env.h"
 #include "common/base/log.h"
+#include "common/base/process_report.h"
 #include "common/program/arguments.h"
 #include "common/program/config_file.h"
+#include "common/program/crash_handler.h"
 #include "common/program/descriptors.h"
 #include "common/program/log_output.h"
 #include "common/program/standard_streams.h"
@@ -91,6 +93,8 @@ int Program::run(int argc, const char* const* argv, const ServiceFactory& factor
   // line alone.
   options_.choice("log-level", log_level_, {"info", "warning", "error"}, "lowest severity of logged lines");
   options_.text("log-file", log_file_, "file to which the log is appended; empty: stderr");
+  options_.choice("log-format", log_format_, log_format_names(),
+                  "form of log lines: for people, or for programs with an event name and fields");
   Mode mode;
   CLI::App app(description_, name_);
   app.footer(kFooter);
@@ -131,42 +135,55 @@ int Program::run(int argc, const char* const* argv, const ServiceFactory& factor
   return static_cast<int>(run_service(factory));
 }
 
+/// The JSON object of ProcessReport::options.
+std::string Program::report(const std::string& build_id) const {
+  return R"({"program":")" + name_ + R"(","version":")" LOAM_VERSION R"(","build_id":")" + build_id +
+         R"(","options":)" + options_.to_json(Secrets::kHidden) + "}\n";
+}
+
 ExitCode Program::run_service(const ServiceFactory& factory) {
+  CrashHandler::install();
   if (const Status status = ensure_descriptors(kServerDescriptors); !status.ok()) {
     std::cerr << name_ << ": could not start: " << status.message() << std::endl;
     return ExitCode::kFailed;
   }
   StopSignals signals;  // before any other thread starts, because threads inherit the signal mask
-  if (const Status status = LogOutput::open(static_cast<LogLevel>(log_level_), log_file_); !status.ok()) {
+  if (const Status status =
+          LogOutput::open(static_cast<LogLevel>(log_level_), log_file_, static_cast<LogFormat>(log_format_));
+      !status.ok()) {
     std::cerr << status.message() << std::endl;
     return ExitCode::kBadOption;
   }
   // Start: until set_serving(), a stop signal ends the process at once.
   Supervisor supervisor;
-  log_info(name_ + " " LOAM_VERSION ": " + options_.to_line());
+  const std::string build_id(CrashHandler::build_id());
+  log_info("program.starting", name_ + " " LOAM_VERSION ": " + options_.to_line(),
+           {{"program", name_}, {"version", LOAM_VERSION}, {"build_id", build_id}});
+  set_process_report({.options = [text = report(build_id)] { return text; }, .last_log = LogOutput::last_lines});
   auto service = factory.start([&signals](const Status& why) { signals.fail(why); });
   ExitCode code = ExitCode::kStopped;
   if (!service.ok()) {
-    log_error("could not start: " + service.status().to_string());
+    log_error("program.not_started", "could not start: " + service.status().to_string());
     code = service.code() == StatusCode::kInvalidArgument ? ExitCode::kBadOption : ExitCode::kFailed;
   } else {
     // Service: this thread waits for a signal or a call of `lost`; the server runs in its own threads.
     signals.set_serving();
-    log_info((*service)->describe());
+    log_info("program.serving", (*service)->describe());
     supervisor.serving((*service)->describe());
     const Status why = wait_for_end(signals, supervisor, **service);
     if (!why.ok()) {
-      log_error("ending: " + why.to_string());
+      log_error("program.cannot_continue", "ending: " + why.to_string());
       code = ExitCode::kCannotContinue;
     }
     // Stop: a second signal ends the process at once.
-    log_info("stopping");
+    log_info("program.stopping", "stopping");
     supervisor.stopping();
     Env::pause_point("program.stopping");
     (*service)->stop();
     service.value().reset();
-    log_info("stopped");
+    log_info("program.stopped", "stopped");
   }
+  set_process_report({});
   LogOutput::close();
   return code;
 }

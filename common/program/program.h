@@ -45,8 +45,8 @@ struct ServiceFactory {
 
 /// Runs a server program: parses its options, starts its server, and stops it at a signal or when it cannot continue.
 ///
-/// It adds --config, --check-config, --print-config, --json, --log-level, --log-file and --version to the options that
-/// main() declares. Owner: main(), once in a process. Threads: main's.
+/// It adds --config, --check-config, --print-config, --json, --log-level, --log-file, --log-format and --version to the
+/// options that main() declares. Owner: main(), once in a process. Threads: main's.
 class Program {
  public:
   /// `name` is the name of the installed program; `description` is the first line of --help.
@@ -62,12 +62,14 @@ class Program {
   struct Mode;
 
   ExitCode run_service(const ServiceFactory& factory);
+  std::string report(const std::string& build_id) const;
 
   const std::string name_;
   const std::string description_;
   OptionSet options_;
   size_t log_level_ = 0;
   std::string log_file_;
+  size_t log_format_ = 0;  // a LogFormat
 };
 
 }  // namespace loam::program

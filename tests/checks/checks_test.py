@@ -62,10 +62,29 @@ class Planted(unittest.TestCase):
 
 class TextualChecks(Planted):
     def test_a_good_tree_is_clean(self):
-        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "claims", "idioms", "spelling", "python",
-                     "commits", "formatting"):  # fmt: skip
+        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "events", "claims", "idioms", "spelling",
+                     "python", "commits", "formatting"):  # fmt: skip
             with self.subTest(name):
                 self.assert_clean(name)
+
+    def test_events(self):
+        self.plant("common/base/disk.cc", 'void f() {\n  log_warning("disk.full", "full");\n'
+                   '  log({level, "grpc.message", text});\n}\n')
+        rows = "| `disk.full` | warning | It is full. | Make room. |\n| `grpc.message` | any | It speaks. | Read. |\n"
+        self.plant("docs/log-events.md", rows)
+        self.assert_clean("events")
+        self.plant("docs/log-events.md", rows + "| `disk.gone` | info | It is gone. | Buy one. |\n")
+        self.assert_found("events", ("docs/log-events.md", 3))
+        self.plant("docs/log-events.md", rows + rows)
+        self.assert_found("events", ("docs/log-events.md", 3), ("docs/log-events.md", 4))
+        self.plant("docs/log-events.md", rows.replace("warning", "error"))
+        self.assert_found("events", ("docs/log-events.md", 1))
+        self.plant("docs/log-events.md", rows.splitlines()[0])
+        self.assert_found("events", ("common/base/disk.cc", 3))
+        self.plant("docs/log-events.md", rows)
+        self.plant("common/base/other.cc", 'void g(LogEvent event) {\n  log_error("disk.full", "again");\n'
+                   "  log_info(event, text);\n  log_info(name, text);\n}\n")
+        self.assert_found("events", ("common/base/other.cc", 2), ("common/base/other.cc", 4))
 
     def test_names(self):
         for path in ("common/base/BadName.cc", "common/base/utils.h", "common/net/common.h", "common/misc/thing.h",

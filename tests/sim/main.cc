@@ -129,9 +129,9 @@ int main(int argc, char** argv) {
     return 2;
   }
 #endif
-  loam::set_log_sink([](loam::LogLevel, std::string_view line) {
+  loam::set_log_sink([](const loam::LogLine& line) {
     if (auto* simulator = dynamic_cast<Simulator*>(loam::sim_scheduler); simulator != nullptr)
-      simulator->trace("log: " + std::string(line));
+      simulator->trace("log: " + std::string(line.message));
   });
   if (one->count() > 0) return replay(seed, trace, shrinks);
   return campaign(options, as_json, shrinks);

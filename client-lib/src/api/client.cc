@@ -91,14 +91,14 @@ void Task::Impl::on_end(std::function<void()> callback) {
 Task::Impl::~Impl() {
   // relaxed: no join() is running, because its caller holds this object.
   if (!thrown_ || rethrown_.load(std::memory_order_relaxed)) return;
-  const std::string what = "client: an exception ended a fiber, and no join() has received it";
+  std::string what = "client: an exception ended a fiber, and no join() has received it";
   try {
     std::rethrow_exception(thrown_);
   } catch (const std::exception& error) {
-    log_warning(what + ": " + error.what());
-  } catch (...) {
-    log_warning(what);
+    what += ": " + std::string(error.what());
+  } catch (...) {  // an exception without a text
   }
+  log_warning("client.exception_lost", what);
 }
 
 void Task::Impl::run(const std::function<void()>& function) {
@@ -172,7 +172,7 @@ void call_logged(const std::function<void()>& callback, std::string_view what) {
   try {
     callback();
   } catch (...) {
-    log_warning("client: " + std::string(what) + " threw an exception");
+    log_warning("client.callback_threw", "client: " + std::string(what) + " threw an exception");
   }
 }
 
@@ -240,7 +240,9 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
   if (effective.name.empty()) effective.name = default_name();
   if (effective.name.size() > kMaxNameBytes) effective.name.resize(kMaxNameBytes);
   if (!effective.on_warning) {
-    effective.on_warning = [](std::string_view text) { log_warning("client: " + std::string(text)); };
+    effective.on_warning = [](std::string_view text) {
+      log_warning("client.thread_held", "client: " + std::string(text));
+    };
   } else {
     // The scheduler calls it between two fibers, so no caller could receive an exception.
     effective.on_warning = [given = options.on_warning](std::string_view text) {

@@ -55,9 +55,12 @@ Status CommitLogFile::read() {
     // No position in the tail was reported as flushed, because a report follows the flush of whole records. The
     // exception is a disk that loses flushed bytes.
     if (held->tail != LogTail::kClean) {
-      log_warning(path + ": left out " + std::to_string(bytes->size() - held->valid_bytes) + " bytes behind commit " +
-                  std::to_string(held->contents.end) + ", which are no record (" + std::string(to_string(held->tail)) +
-                  "): a crash left them");
+      const uint64_t left_out = bytes->size() - held->valid_bytes;
+      log_warning("commit_log.torn_tail",
+                  path + ": left out " + std::to_string(left_out) + " bytes behind commit " +
+                      std::to_string(held->contents.end) + ", which are no record (" +
+                      std::string(to_string(held->tail)) + "): a crash left them",
+                  {{"path", path}, {"bytes", left_out}, {"commits", held->contents.end}});
     }
     initial_contents_ = std::move(held->contents);
   }

@@ -156,7 +156,7 @@ Status CommitLogFile::write(LogOutput& output) {
   // The disk counts as full until half of the preallocation is there again, so operators do not get a pair of log
   // lines for each block that becomes free.
   if (output.pause_ns != 0 && output.reserved >= output.size + options_.preallocate_bytes / 2) {
-    log_info(output.name + ": the disk has room again");
+    log_info("disk.has_room", output.name + ": the disk has room again", {{"path", output.name}});
     output.pause_ns = 0;
   }
   return ok_status();
@@ -185,8 +185,10 @@ Status CommitLogFile::preallocate(LogOutput& output, uint64_t bytes) {
 void CommitLogFile::note_full(LogOutput& output, uint64_t left) {
   const uint64_t now_ns = Env::now_ns();
   if (output.pause_ns == 0) {
-    log_warning(output.name + ": the disk is full; after " + std::to_string(left) +
-                " more bytes commits wait until there is room; free space on that disk");
+    log_warning("disk.full",
+                output.name + ": the disk is full; after " + std::to_string(left) +
+                    " more bytes commits wait until there is room; free space on that disk",
+                {{"path", output.name}, {"bytes_left", left}});
     output.pause_ns = options_.first_pause_ns;
   } else if (now_ns >= output.retry_ns) {
     output.pause_ns = std::min(2 * output.pause_ns, options_.longest_pause_ns);
@@ -276,8 +278,9 @@ void CommitLogFile::write_checkpoint(const CommitLogContents& needed, uint64_t n
       break;
     }
     if (pause_ns == 0) {
-      log_warning(std::string(file.status().message()) +
-                  "; the log cannot be rewritten, and grows, until there is room; free space on that disk");
+      log_warning("commit_log.not_rewritten",
+                  std::string(file.status().message()) +
+                      "; the log cannot be rewritten, and grows, until there is room; free space on that disk");
     }
     pause_ns = pause_ns == 0 ? options_.first_pause_ns : std::min(2 * pause_ns, options_.longest_pause_ns);
     if (pause_checkpointer(pause_ns)) break;

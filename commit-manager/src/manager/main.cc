@@ -91,7 +91,8 @@ int main(int argc, char** argv) {
   };
   factory.start = [&](auto lost) -> loam::Result<std::unique_ptr<loam::program::Service>> {
     if (options.data.empty()) {
-      loam::log_warning("no --data folder: when this process ends, its cluster ends, and every record is lost");
+      loam::log_warning("manager.no_data_folder",
+                        "no --data folder: when this process ends, its cluster ends, and every record is lost");
     }
     options.on_failure = std::move(lost);
     LOAM_ASSIGN_OR_RETURN(auto manager, CommitManager::start(options));

@@ -185,9 +185,10 @@ Status CommitManager::Parts::check_log(bool has_state) const {
                 "begin a new cluster"};
   }
   if (has_state && log->created()) {
-    log_warning(place() +
-                " had a state, and no commit log: no transaction of before counts as committed. If there was "
-                "a commit log, stop the commit manager, restore the log, and start again");
+    log_warning("commit_log.missing",
+                place() +
+                    " had a state, and no commit log: no transaction of before counts as committed. If there was "
+                    "a commit log, stop the commit manager, restore the log, and start again");
   }
   return ok_status();
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <loam/commit/statistics.h>
 
 #include "common/base/ids.h"
+#include "common/base/log_event.h"
 #include "common/base/status.h"
 #include "common/base/thread.h"
 #include "common/net/transport/address.h"
@@ -54,8 +56,8 @@ struct RecovererOptions {
   /// a new session. Called at most once.
   std::function<void(Status)> on_failed;
   /// Writes a log line for operators: a node that recovery waits for, or a task that cannot be finished. May be
-  /// empty.
-  std::function<void(std::string_view)> on_log_line;
+  /// empty. The parameters are those of log_info() in common/base/log.h.
+  std::function<void(LogEvent, std::string_view line, LogFields, std::source_location where)> on_log_line;
 };
 
 class RecoveryEngine;

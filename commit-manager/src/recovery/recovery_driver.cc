@@ -103,14 +103,16 @@ void RecoveryDriver::process_report(Core& core, const WorkerReport& report, uint
         Env::probe("manager.recovery.swept");
         core.complete_sweep(*sweeping_);
       } else {
-        log_info("recovery: the sweep of the indexes failed and is repeated: " + report.status.to_string());
+        log_info("recovery.sweep_failed",
+                 "recovery: the sweep of the indexes failed and is repeated: " + report.status.to_string());
       }
       sweeping_.reset();
       break;
     case WorkerReport::Kind::kFailed:
       if (!current) break;
       Env::probe("manager.recovery.recoverer_failed");
-      log_warning("recovery: the recoverer failed and is replaced: " + report.status.to_string());
+      log_warning("recovery.recoverer_failed",
+                  "recovery: the recoverer failed and is replaced: " + report.status.to_string());
       end_worker(now_ns);
       break;
   }
@@ -173,10 +175,13 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   options.on_failed = [inbox = inbox_, number](const Status& status) {
     inbox->post({WorkerReport::Kind::kFailed, number, {}, status});
   };
-  options.on_log_line = [](std::string_view line) { log_info("recovery: " + std::string(line)); };
+  options.on_log_line = [](LogEvent event, std::string_view line, LogFields fields, std::source_location where) {
+    log_info(event, "recovery: " + std::string(line), fields, where);
+  };
   auto started = start_(std::move(options));
   if (!started.ok()) {
-    log_error("recovery: the recoverer cannot start; the next try follows: " + started.status().to_string());
+    log_error("recovery.recoverer_not_started",
+              "recovery: the recoverer cannot start; the next try follows: " + started.status().to_string());
     return false;
   }
   worker_ = std::move(started).value();
@@ -239,7 +244,8 @@ bool RecoveryDriver::replace_if_stuck(uint64_t now_ns) {
   // Step 2: replace a recoverer without poll rounds, or with poll rounds and without progress. Both recoverers may work
   // at the same time (invariant 3).
   if (stalled_checks_ >= kMaxStalledChecks) {
-    log_error("recovery: the recoverer's thread hangs; it is abandoned, and another recoverer starts");
+    log_error("recovery.recoverer_hangs",
+              "recovery: the recoverer's thread hangs; it is abandoned, and another recoverer starts");
     // The destructor would wait for the thread, so the object is leaked. Its late reports still go to the core.
     static std::vector<std::unique_ptr<RecoveryWorker>>& hanging = *new std::vector<std::unique_ptr<RecoveryWorker>>;
     hanging.push_back(std::move(worker_));
@@ -247,8 +253,10 @@ bool RecoveryDriver::replace_if_stuck(uint64_t now_ns) {
     return true;
   }
   if (idle_checks_ >= kMaxIdleChecks) {
-    log_error("recovery: the recoverer has " + std::to_string(dispatched_.size()) +
-              " tasks and finishes none, although no storage node is away; another recoverer starts");
+    log_error("recovery.no_progress",
+              "recovery: the recoverer has " + std::to_string(dispatched_.size()) +
+                  " tasks and finishes none, although no storage node is away; another recoverer starts",
+              {{"tasks", dispatched_.size()}});
     end_worker(now_ns);
     return true;
   }

@@ -58,8 +58,9 @@ RecoveryEngine::RecoveryEngine(rpc::Worker& worker, RecovererOptions options)
 
 RecoveryEngine::~RecoveryEngine() = default;
 
-void RecoveryEngine::log_line(const std::string& line) const {
-  if (options_.on_log_line) options_.on_log_line(line);
+void RecoveryEngine::log_line(LogEvent event, const std::string& line, LogFields fields,
+                              std::source_location where) const {
+  if (options_.on_log_line) options_.on_log_line(event, line, fields, where);
 }
 
 // ---- calls of the owner --------------------------------------------------------------------------------------------
@@ -246,8 +247,10 @@ void RecoveryEngine::requeue_failed(const QueuedTask& queued, const std::vector<
     QueuedTask& task = waiting[parks ? outcome.blocked_by : NodeId()];
     task.task.nodes.push_back(outcome.node);
     if (!parks && queued.attempts + 1 == kFailuresBeforeWarning) {
-      log_line("the transactions of " + name_of(queued.task.session) + " at storage node " +
-               std::to_string(outcome.node.value) + " are not undone yet: " + std::string(outcome.status.message()));
+      log_line("recovery.task_delayed",
+               "the transactions of " + name_of(queued.task.session) + " at storage node " +
+                   std::to_string(outcome.node.value) + " are not undone yet: " + std::string(outcome.status.message()),
+               {{"session", queued.task.session.value}, {"node", outcome.node.value}});
     }
   }
   for (auto& [id, task] : waiting) {

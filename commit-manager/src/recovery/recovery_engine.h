@@ -103,7 +103,8 @@ class RecoveryEngine final : private rpc::PollHook {
   void update_levels();
 
   void cancel_all(const Status& status);
-  void log_line(const std::string& line) const;
+  void log_line(LogEvent event, const std::string& line, LogFields fields,
+                std::source_location where = std::source_location::current()) const;
 
   rpc::Worker& worker_;
   const RecovererOptions options_;

@@ -53,8 +53,9 @@ Result<rpc::Channel*> RecoveryNode::channel() {
 
 // ---- pauses --------------------------------------------------------------------------------------------------------
 
-void RecoveryNode::log_line(const std::string& line) const {
-  if (options_.on_log_line) options_.on_log_line(line);
+void RecoveryNode::log_line(LogEvent event, const std::string& line, LogFields fields,
+                            std::source_location where) const {
+  if (options_.on_log_line) options_.on_log_line(event, line, fields, where);
 }
 
 void RecoveryNode::note_failure(const Status& status) {
@@ -65,13 +66,15 @@ void RecoveryNode::note_failure(const Status& status) {
   paused_until_ns_ = worker_.now_ns() + pause_ns(failures_);
   last_probe_ns_ = paused_until_ns_;
   if (++failures_ == kFailuresBeforeWarning) {
-    log_line("recovery waits for " + name_ + ": " + std::string(status.message()));
+    log_line("recovery.waits_for_node", "recovery waits for " + name_ + ": " + std::string(status.message()), {});
   }
 }
 
 void RecoveryNode::note_success() {
   if (paused()) return;  // another request has failed since this one was sent
-  if (failures_ >= kFailuresBeforeWarning) log_line(name_ + " answers again; recovery continues");
+  if (failures_ >= kFailuresBeforeWarning) {
+    log_line("recovery.node_answers", name_ + " answers again; recovery continues", {});
+  }
   resume();
 }
 

@@ -97,7 +97,8 @@ class RecoveryNode {
  private:
   bool paused() const { return worker_.now_ns() < paused_until_ns_; }
   void resume();
-  void log_line(const std::string& line) const;
+  void log_line(LogEvent event, const std::string& line, LogFields fields,
+                std::source_location where = std::source_location::current()) const;
   void make_channel();
 
   rpc::Worker& worker_;

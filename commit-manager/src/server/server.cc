@@ -112,7 +112,8 @@ void Server::on_closed(net::Connection& connection, const Status& status) {
   const PeerEntry* entry = connection.context<PeerEntry>();
   if (entry == nullptr) return;  // close() ended it, so the core has dropped the peer already
   if (status.code() == StatusCode::kMalformed || status.code() == StatusCode::kUnsupportedVersion) {
-    log_warning("connection from " + connection.peer().to_string() + " closed: " + status.to_string());
+    const std::string peer = connection.peer().to_string();
+    log_warning("connection.malformed", "connection from " + peer + " closed: " + status.to_string(), {{"peer", peer}});
   }
   // The entry goes before the core hears of it: a message that the core sends meanwhile finds no peer.
   const PeerId id = entry->id;
@@ -134,13 +135,17 @@ void Server::close(PeerId peer, const Status& why) {
   const auto at = peers_.find(peer);
   if (at == peers_.end()) return;
   net::Connection& connection = *at->second->connection;
-  log_warning("connection from " + connection.peer().to_string() + " closed: " + why.to_string());
+  const std::string peer_address = connection.peer().to_string();
+  log_warning("connection.closed", "connection from " + peer_address + " closed: " + why.to_string(),
+              {{"peer", peer_address}});
   // The core has dropped the peer. Without a context, on_closed() does not report its end to the core again.
   connection.set_context(nullptr);
   peers_.erase(at);
   connection.close(why);
 }
 
-void Server::log_event(const std::string& line, std::source_location where) { log_info(line, where); }
+void Server::log_event(LogEvent event, const std::string& line, LogFields fields, std::source_location where) {
+  log_info(event, line, fields, where);
+}
 
 }  // namespace loam::commit

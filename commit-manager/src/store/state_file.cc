@@ -122,7 +122,9 @@ Status StateFile::read() {
   const std::string path = folder_ + "/" + kState;
   // A crash has left it before the rename. No reply that depends on it was sent.
   if (::unlinkat(folder_descriptor_, kNewState, 0) == 0) {
-    log_info("removed " + folder_ + "/" + kNewState + ", left by a commit manager that died during the write");
+    log_info("state.leftover_removed",
+             "removed " + folder_ + "/" + kNewState + ", left by a commit manager that died during the write",
+             {{"folder", folder_}});
   } else if (errno != ENOENT) {
     return {StatusCode::kInvalidArgument, "folder " + folder_ + " cannot be written: " + why(errno)};
   }

@@ -25,24 +25,24 @@ constexpr size_t kMinSendBuffers = 16;
 
 void never_block(int descriptor) { ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK); }
 
-void log_event(const std::string& device, const ibv_async_event& event) {
+void report_event(const std::string& device, const ibv_async_event& event) {
   const std::string port = device + ": port " + std::to_string(event.element.port_num);
   switch (event.event_type) {
     case IBV_EVENT_PORT_ERR:
-      return log_warning(port + " is down; its connections end if it does not come back soon");
+      return log_warning("rdma.port_down", port + " is down; its connections end if it does not come back soon");
     case IBV_EVENT_PORT_ACTIVE:
-      return log_info(port + " is up");
+      return log_info("rdma.port_up", port + " is up");
     case IBV_EVENT_GID_CHANGE:
     case IBV_EVENT_LID_CHANGE:
     case IBV_EVENT_PKEY_CHANGE:
-      return log_info(port + ": " + ibv_event_type_str(event.event_type) +
-                      "; connections of addresses that no longer exist end");
+      return log_info("rdma.address_changed", port + ": " + ibv_event_type_str(event.event_type) +
+                                                  "; connections of addresses that no longer exist end");
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_QP_FATAL:
-      return log_error(device + ": " + ibv_event_type_str(event.event_type) +
-                       "; its connections end; the kernel's log (dmesg) may say why");
+      return log_error("rdma.device_failed", device + ": " + ibv_event_type_str(event.event_type) +
+                                                 "; its connections end; the kernel's log (dmesg) may say why");
     default:
       return;  // an event of one queue pair, whose connection reports the error
   }
@@ -214,7 +214,7 @@ void RdmaDevice::drain_notifications() {
 void RdmaDevice::drain_events() {
   ibv_async_event event{};
   while (ibv_get_async_event(context_, &event) == 0) {
-    log_event(std::string("RDMA device ") + name(), event);
+    report_event(std::string("RDMA device ") + name(), event);
     ibv_ack_async_event(&event);
   }
 }

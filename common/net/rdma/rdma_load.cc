@@ -78,7 +78,7 @@ Result<std::unique_ptr<Transport>> make_rdma_transport(const TransportOptions& o
   }
   Result<std::unique_ptr<Transport>> result =
       Status(StatusCode::kInternal, "the module for rdma:// returned no result");
-  const auto sink = [](LogLevel level, std::string_view message) { log(level, message); };
+  const auto sink = [](const LogLine& line) { log(line); };
   entry(RdmaModuleAbi{}, options, result, sink);
   return result;
 }

@@ -73,7 +73,7 @@ RdmaBlock* MemoryWindowPool::make(size_t size) {
   if (block->window == nullptr) {
     const std::string what = "registering " + std::to_string(size / 1024) + " KiB with ";
     const Status failed = verbs_failed(what + ibv_get_device_name(context_.device), errno);
-    log_warning("one-sided writes travel as frames: " + std::string(failed.message()));
+    log_warning("rdma.one_sided_refused", "one-sided writes travel as frames: " + std::string(failed.message()));
     release(*block);
     return nullptr;
   }

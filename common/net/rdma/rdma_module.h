@@ -18,7 +18,7 @@ inline constexpr char kRdmaModuleEntry[] = "loam_rdma_make_transport";
 /// Identifies the binary interface. Program and module exchange C++ objects, so both must come from the same release
 /// and compiler. The module refuses a caller with other values.
 struct RdmaModuleAbi {
-  uint64_t interface_version = 2;
+  uint64_t interface_version = 3;
   uint64_t protocol_version = kFramingVersion;
   uint64_t options_bytes = sizeof(TransportOptions);
   uint64_t counters_bytes = sizeof(TransportCounters);

@@ -67,8 +67,9 @@ void TcpTransport::accept(TcpListener& listener) {
       watch(listener.fd_.get(), EPOLL_CTL_MOD, 0, &listener);
       listen_again_ns_ = now_ns() + kReapIntervalNs;
       counters_.connections_refused.add(1);
-      log_warning("connections wait: " + error_text(error) +
-                  "; raise the limit on open files (ulimit -n, or LimitNOFILE of a service)");
+      log_warning("data.connections_wait",
+                  "connections wait: " + error_text(error) +
+                      "; raise the limit on open files (ulimit -n, or LimitNOFILE of a service)");
       return;
     }
     if (error == EAGAIN) return;

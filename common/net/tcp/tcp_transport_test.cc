@@ -518,7 +518,7 @@ TEST_F(TcpTest, OutOfFileDescriptorsTheListenerWaitsAndOthersAreServed) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
   static size_t logged_lines;
   logged_lines = 0;
-  set_log_sink([](LogLevel, std::string_view line) { logged_lines += line.find("EMFILE") != std::string_view::npos; });
+  set_log_sink([](const LogLine& line) { logged_lines += line.message.find("EMFILE") != std::string_view::npos; });
   ASSERT_TRUE(poll_until([&] { return server_->counters().connections_refused.read() >= 1; }));
   set_log_sink(nullptr);
   EXPECT_GE(logged_lines, 1u);

@@ -74,8 +74,11 @@ void BackgroundThread::loop() {
     EpochStall stall;
     const bool stalled = epochs_.stall(options_.stall_ns, stall);
     if (stalled && !stall_logged) {
-      log_error("thread '" + stall.thread + "' has been in one batch for " + std::to_string(stall.for_ns / 1'000'000) +
-                " ms; no memory is freed until it ends");
+      const uint64_t for_ms = stall.for_ns / 1'000'000;
+      log_error("thread.stalled",
+                "thread '" + stall.thread + "' has been in one batch for " + std::to_string(for_ms) +
+                    " ms; no memory is freed until it ends",
+                {{"thread", stall.thread}, {"milliseconds", for_ms}});
     }
     stall_logged = stalled;
     const double before = std::exchange(fill, pool_.fill());

@@ -434,8 +434,8 @@ TEST(ChurnSoak, AStalledThreadIsReportedWhileMemoryStaysBounded) {
   const std::shared_ptr<Table> table = node.table(1);
   SharedManager manager;
   stall_lines.store(0, std::memory_order_relaxed);
-  set_log_sink([](LogLevel, std::string_view line) {
-    if (line.find("'sleeper'") != std::string_view::npos) stall_lines.fetch_add(1, std::memory_order_relaxed);
+  set_log_sink([](const LogLine& line) {
+    if (line.message.find("'sleeper'") != std::string_view::npos) stall_lines.fetch_add(1, std::memory_order_relaxed);
   });
   ThreadContext me(node.thread, kControlWriter);
   const auto write = [&](uint64_t key) {

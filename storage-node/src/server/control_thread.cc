@@ -128,7 +128,9 @@ void ControlThread::on_messages(net::Connection& connection, std::span<const Byt
   if (was_registered_) {
     Env::probe("node.manager.found_again");
     reconnects_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
-    log_info("the commit manager at " + connection.peer().to_string() + " has registered this storage node again");
+    const std::string manager = connection.peer().to_string();
+    log_info("manager.reconnected", "the commit manager at " + manager + " has registered this storage node again",
+             {{"manager", manager}});
   }
   was_registered_ = true;
 }
@@ -139,7 +141,7 @@ void ControlThread::on_closed(net::Connection& connection, const Status& status)
   protocol_->disconnected();
   const std::string text = "commit manager at " + connection.peer().to_string() + ": " + std::string(status.message());
   if (was_registered_ && !replaced_ && !stopping_.load(std::memory_order_relaxed) && last_error_ != text) {
-    log_warning("no connection to the " + text + "; trying again");
+    log_warning("manager.disconnected", "no connection to the " + text + "; trying again");
     last_error_ = text;
   }
   const std::scoped_lock lock(mutex_);
@@ -162,7 +164,9 @@ Status ControlThread::handle_registration_failure(Status status) {
     case StatusCode::kUnavailable:
       connect_at_ns_ = std::min(connect_at_ns_, Env::now_ns() + kWaitingBackoffNs);
       if (was_registered_) return status;
-      if (last_error_ != status.message()) log_info("not in service yet: " + std::string(status.message()));
+      if (last_error_ != status.message()) {
+        log_info("node.waits_for_service", "not in service yet: " + std::string(status.message()));
+      }
       last_error_ = status.message();
       // The commit manager waits for other storage nodes. start() returns kOk, because they may be started later.
       complete_start(ok_status());
@@ -190,7 +194,7 @@ void ControlThread::handle_replaced(const Status& status) {
   registry_.leave_service();
   const Status why(status.code(), "the commit manager has replaced this storage node, so its records are obsolete: " +
                                       std::string(status.message()));
-  log_error(std::string(why.message()));
+  log_error("node.replaced", std::string(why.message()));
   complete_start(why);
   if (was_registered_ && on_replaced_) on_replaced_(why);
 }

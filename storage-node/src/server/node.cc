@@ -238,7 +238,7 @@ void StorageNode::Impl::stop() {
   if (registry) registry->leave_service();
   if (control) control->stop();
   if (scans && !scans->end_all({StatusCode::kUnavailable, "the storage node is stopping"}, kDrainNs)) {
-    log_warning("some scans had not ended in time when the storage node stopped");
+    log_warning("scan.not_ended", "some scans had not ended in time when the storage node stopped");
   }
   for (auto& thread : network) thread->stop();
   if (scans) scans->stop();
