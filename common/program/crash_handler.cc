@@ -96,6 +96,7 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* interrupted) {
   int exact = 0;
   const uintptr_t at = _Unwind_GetIPInfo(context, &exact);
   if (frame_count == 0 && at != *static_cast<uintptr_t*>(interrupted)) return _URC_NO_REASON;
+  if (frame_count != 0 && at == 0) return _URC_END_OF_STACK;  // the first function of a thread has no caller
   // A return address may belong to the next line or function, so the call before it is reported.
   frames[frame_count] = exact != 0 || frame_count == 0 ? at : at - 1;
   frame_count = frame_count + 1;
@@ -277,7 +278,8 @@ void on_fatal_signal(int number, siginfo_t* info, void* context) {
       throw;
     } catch (const std::exception& error) {
       reason += ": " + std::string(error.what());
-    } catch (...) {  // an exception without a text
+    } catch (...) {
+      reason += ", which is no std::exception";
     }
   }
   set_crash_reason(reason);

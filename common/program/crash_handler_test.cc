@@ -96,6 +96,7 @@ TEST_F(CrashHandlerTest, LogsAFaultWithItsAddressThreadAndStack) {
   const std::string stack = line["stack"];
   EXPECT_TRUE(stack.starts_with("program_test+0x")) << stack;
   EXPECT_NE(stack.find(' '), std::string::npos) << "a frame of the caller: " << stack;
+  EXPECT_EQ(stack.find("0xffffffffffffffff"), std::string::npos) << "nothing called the thread: " << stack;
 }
 
 TEST_F(CrashHandlerTest, LogsTheOverflowOfAStack) {

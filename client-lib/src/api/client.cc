@@ -96,7 +96,8 @@ Task::Impl::~Impl() {
     std::rethrow_exception(thrown_);
   } catch (const std::exception& error) {
     what += ": " + std::string(error.what());
-  } catch (...) {  // an exception without a text
+  } catch (...) {
+    what += "; it is no std::exception";
   }
   log_warning("client.exception_lost", what);
 }
