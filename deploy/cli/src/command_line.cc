@@ -43,6 +43,7 @@ CommandLine::CommandLine() : app_(kDescription, "loam") {
   add_log(app_, context_);
   add_ping(app_, context_);
   add_doctor(app_, context_);
+  add_support_bundle(app_, context_);
   add_demo(app_, context_);
   add_demo_client(app_, context_);
   add_completion(app_, context_);

@@ -28,6 +28,7 @@ void add_sessions(CLI::App& app, Context& context);
 void add_slow(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);
 void add_status(CLI::App& app, Context& context);
+void add_support_bundle(CLI::App& app, Context& context);
 void add_table(CLI::App& app, Context& context);
 void add_transactions(CLI::App& app, Context& context);
 void add_version(CLI::App& app, Context& context);

@@ -94,18 +94,22 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) 
   return nullptr;
 }
 
+std::string default_administration(const Context& context) {
+  const size_t scheme = context.connect.find("://");
+  const std::string address = scheme == std::string::npos ? context.connect : context.connect.substr(scheme + 3);
+  const uint16_t port = port_of(address);
+  if (port == 0 || port > UINT16_MAX - kAdminPortOffset) return "";
+  return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port + kAdminPortOffset);
+}
+
 std::string administration(const Context& context, int& exit_code) {
   if (!context.admin.empty()) return context.admin;
   constexpr uint64_t kAnswerWithinNs = 1'000'000'000;
-  const size_t scheme = context.connect.find("://");
-  const std::string address = scheme == std::string::npos ? context.connect : context.connect.substr(scheme + 3);
   // Step 1: guess the address from the data port, and ask there. The reply names the data address of that commit
   // manager, so a wrong guess that reaches another cluster's administration is noticed.
-  const uint16_t port = port_of(address);
-  if (port != 0 && port <= UINT16_MAX - kAdminPortOffset) {
-    const std::string guess = fmt::format("{}:{}", address.substr(0, address.rfind(':')), port + kAdminPortOffset);
+  if (const std::string guess = default_administration(context); !guess.empty()) {
     const auto health = manager_health(guess, kAnswerWithinNs);
-    if (health.ok() && port_of(health->value("address", "")) == port) return guess;
+    if (health.ok() && port_of(health->value("address", "")) == port_of(context.connect)) return guess;
   }
   // Step 2: ask the commit manager through a session.
   const auto client = connect(context, exit_code);

@@ -64,6 +64,9 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code);
 /// new session. The first two need no session: a cluster that lacks a storage node gives none. On failure prints the
 /// error, sets `exit_code` and returns "".
 std::string administration(const Context& context, int& exit_code);
+/// The address at which the administration of the commit manager of --connect listens by default: its port plus
+/// kAdminPortOffset. Empty: --connect names no port that has one.
+std::string default_administration(const Context& context);
 
 /// Prints an error on standard error, as "loam: …" or with --json as an object {"error": …}. Returns `code`.
 int fail(const Context& context, ExitCode code, std::string_view message);

@@ -1,6 +1,6 @@
 // `loam doctor`: runs the checks of host/doctor.h and prints their findings. Only errors, not warnings, make its exit
 // code kExitCheckFailed.
-#include "deploy/cli/src/host/doctor.h"
+#include "deploy/cli/src/doctor.h"
 
 #include <iostream>
 #include <memory>
@@ -18,11 +18,6 @@
 namespace loam::cli {
 namespace {
 
-struct DoctorCommandOptions {
-  uint64_t memory_bytes = uint64_t{1} << 30;
-  std::vector<uint16_t> ports = {7400, 7401, 7410, 7411};
-};
-
 std::string_view to_string(CheckResult result) {
   switch (result) {
     case CheckResult::kOk:
@@ -36,15 +31,12 @@ std::string_view to_string(CheckResult result) {
 }
 
 void print(const Finding& finding, bool json) {
-  const std::string_view result = to_string(finding.result);
   if (json) {
-    const nlohmann::ordered_json object = {
-        {"topic", finding.topic}, {"result", result}, {"observation", finding.observation}, {"fix", finding.fix}};
-    std::cout << json_line(object) << "\n";
+    std::cout << json_line(to_json(finding)) << "\n";
     return;
   }
   constexpr size_t kResultWidth = 9;
-  std::string line(result);
+  std::string line(to_string(finding.result));
   line.resize(kResultWidth, ' ');
   line += finding.topic + ":";
   line.resize(std::max<size_t>(line.size() + 1, kResultWidth + 20), ' ');
@@ -52,12 +44,7 @@ void print(const Finding& finding, bool json) {
   if (!finding.fix.empty()) std::cout << std::string(kResultWidth, ' ') << "→ " << finding.fix << "\n";
 }
 
-int run_doctor(const Context& context, const DoctorCommandOptions& options) {
-  DoctorOptions checks;
-  checks.memory_bytes = options.memory_bytes;
-  checks.ports = options.ports;
-  checks.locked_limit = locked_memory_limit();
-  checks.files_limit = open_files_limit();
+int run_doctor(const Context& context, const DoctorOptions& checks) {
   size_t warnings = 0;
   size_t errors = 0;
   for (const Finding& finding : run_checks(checks)) {
@@ -75,8 +62,24 @@ int run_doctor(const Context& context, const DoctorCommandOptions& options) {
 
 }  // namespace
 
+DoctorOptions default_doctor_options() {
+  DoctorOptions options;
+  options.memory_bytes = uint64_t{1} << 30;
+  options.ports = {7400, 7401, 7410, 7411};
+  options.locked_limit = locked_memory_limit();
+  options.files_limit = open_files_limit();
+  return options;
+}
+
+nlohmann::ordered_json to_json(const Finding& finding) {
+  return {{"topic", finding.topic},
+          {"result", to_string(finding.result)},
+          {"observation", finding.observation},
+          {"fix", finding.fix}};
+}
+
 void add_doctor(CLI::App& app, Context& context) {
-  auto options = std::make_shared<DoctorCommandOptions>();
+  auto options = std::make_shared<DoctorOptions>(default_doctor_options());
   CLI::App* command = app.add_subcommand("doctor", "Check this host for problems of Loam, and say how to fix them");
   add_json(*command, context);
   command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange,

@@ -196,7 +196,7 @@ class OthersTest(ClusterTest):
                      ["demo"], ["completion"], ["version"], ["cluster"], ["cluster", "up"], ["cluster", "down"],
                      ["cluster", "status"], ["cluster", "start"], ["cluster", "stop"], ["status"], ["node"],
                      ["node", "list"], ["node", "accept-loss"], ["log"], ["log", "inspect"], ["sessions"], ["session"],
-                     ["session", "end"], ["transactions"], ["queries"], ["query"], ["query", "cancel"], ["slow"]):
+                     ["session", "end"], ["transactions"], ["queries"], ["query"], ["query", "cancel"], ["slow"], ["support-bundle"]):
             result = loam(*path, "--help")
             self.assertEqual(result.returncode, 0, path)
             self.assertIn("Usage: loam", result.stdout, path)
@@ -210,7 +210,7 @@ class OthersTest(ClusterTest):
         offered = subprocess.run(["bash", "-c", complete_words, "-", "", "", "1"], capture_output=True, text=True, check=True)
         for name in ("dev", "cluster", "status", "node", "log", "table", "index", "put", "get", "delete", "import", "scan",
                      "stats", "slow", "sessions", "session", "transactions", "queries", "query", "ping", "doctor",
-                     "demo"):
+                     "support-bundle", "demo"):
             self.assertIn(name, offered.stdout.split())
         self.assertNotIn("demo-client", offered.stdout)
         for typed, option in (("--gr", "--group-by"), ("--pre", "--prefix")):

@@ -72,7 +72,8 @@ COMMANDS = {
 }
 # Subcommands that other tests of this file run.
 OTHERS = {("cluster", "up"), ("cluster", "down"), ("cluster", "status"), ("cluster", "start"), ("cluster", "stop"),
-          ("node", "accept-loss"), ("log", "inspect"), ("sessions",), ("session", "end"), ("query", "cancel")}
+          ("node", "accept-loss"), ("log", "inspect"), ("sessions",), ("session", "end"), ("query", "cancel"),
+          ("support-bundle",)}
 
 
 class OutputLossTest(ClusterTest):

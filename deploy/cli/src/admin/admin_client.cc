@@ -222,6 +222,20 @@ Result<Json> slow_operations(const std::string& admin_address, unsigned max) {
   return result;
 }
 
+Result<Json> list_tables(const std::string& admin_address) {
+  namespace manager = commit::admin;
+  manager::ListTablesRequest request;
+  request.set_with_system(true);
+  return call<manager::ClusterAdmin, manager::ListTablesRequest, manager::ListTablesReply>(
+      admin_address, request, &manager::ClusterAdmin::Stub::ListTables);
+}
+
+Result<Json> shard_map(const std::string& admin_address) {
+  namespace manager = commit::admin;
+  return call<manager::ClusterAdmin, manager::GetShardMapRequest, manager::ShardMap>(
+      admin_address, {}, &manager::ClusterAdmin::Stub::GetShardMap);
+}
+
 Result<std::vector<std::string>> damaged_indexes(const std::string& admin_address) {
   namespace manager = commit::admin;
   LOAM_ASSIGN_OR_RETURN(const Json reply,

@@ -26,6 +26,10 @@ std::string text(const nlohmann::ordered_json& object, const char* field);
 Result<nlohmann::ordered_json> cluster_statistics(const std::string& admin_address);
 /// Lists the storage nodes that the commit manager knows, dead ones included.
 Result<nlohmann::ordered_json> list_nodes(const std::string& admin_address);
+/// Lists all tables with their fields and indexes, those of the system included.
+Result<nlohmann::ordered_json> list_tables(const std::string& admin_address);
+/// Returns the shard map: its version, and the storage node of each virtual shard.
+Result<nlohmann::ordered_json> shard_map(const std::string& admin_address);
 /// Lists the sessions that the commit manager knows: open, and being recovered.
 Result<nlohmann::ordered_json> list_sessions(const std::string& admin_address);
 /// Ends the session of a client, as if its lease had run out. kNotFound: no such session is open.
