@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/output/human_readable.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/output/object_table.h"
 
 namespace loam::cli {
 namespace {
@@ -53,42 +53,20 @@ std::string stages_of(const Json& operation) {
   return text;
 }
 
-void print_operations(const std::vector<Json>& operations) {
-  auto printer = make_printer(OutputFormat::kTable,
-                              {{"ago", FieldType::kText},
-                               {"server", FieldType::kText},
-                               {"kind", FieldType::kText},
-                               {"time", FieldType::kText},
-                               {"cause", FieldType::kText},
-                               {"stages", FieldType::kText},
-                               {"request", FieldType::kText}},
-                              std::cout);
-  for (const Json& one : operations) {
-    printer->row(std::vector{Value::text(format_duration(number(one, "age_ns"))), Value::text(text(one, "server")),
-                             Value::text(text(one, "kind")), Value::text(format_duration(number(one, "total_ns"))),
-                             Value::text(text(one, "cause")), Value::text(stages_of(one)),
-                             Value::text(request_of(one))});
-  }
-  printer->finish();
+void print_operations(const Json& operations) {
+  print_objects(OutputFormat::kTable,
+                {duration_column("ago", "age_ns"), text_column("server", "server"), text_column("kind", "kind"),
+                 duration_column("time", "total_ns"), text_column("cause", "cause"), made_column("stages", stages_of),
+                 made_column("request", request_of)},
+                operations, std::cout);
 }
 
-void print_kinds(const Json& kinds) {
-  auto printer = make_printer(OutputFormat::kTable,
-                              {{"server", FieldType::kText},
-                               {"kind", FieldType::kText},
-                               {"requests", FieldType::kUint64},
-                               {"mean", FieldType::kText},
-                               {"50 % within", FieldType::kText},
-                               {"99 % within", FieldType::kText},
-                               {"99.9 % within", FieldType::kText}},
-                              std::cout);
-  for (const Json& one : kinds) {
-    printer->row(std::vector{
-        Value::text(text(one, "server")), Value::text(text(one, "kind")), Value::uint64(number(one, "requests")),
-        Value::text(format_duration(number(one, "mean_ns"))), Value::text(format_duration(number(one, "p50_ns"))),
-        Value::text(format_duration(number(one, "p99_ns"))), Value::text(format_duration(number(one, "p999_ns")))});
-  }
-  printer->finish();
+void print_slow_kinds(const Json& kinds) {
+  print_objects(OutputFormat::kTable,
+                {text_column("server", "server"), text_column("kind", "kind"), number_column("requests", "requests"),
+                 duration_column("mean", "mean_ns"), duration_column("50 % within", "p50_ns"),
+                 duration_column("99 % within", "p99_ns"), duration_column("99.9 % within", "p999_ns")},
+                kinds, std::cout);
 }
 
 void print_errors(const Json& reply) {
@@ -97,7 +75,7 @@ void print_errors(const Json& reply) {
   }
 }
 
-int list(const Context& context, const std::string& admin, unsigned max) {
+int show_slow(const Context& context, const std::string& admin, unsigned max) {
   auto reply = slow_operations(admin, max);
   if (!reply.ok()) return fail(context, reply.status());
   // Each server sends `max` operations; the slowest of all are listed.
@@ -108,7 +86,7 @@ int list(const Context& context, const std::string& admin, unsigned max) {
     return kExitOk;
   }
   print_errors(*reply);
-  print_kinds((*reply)["kinds"]);
+  print_slow_kinds((*reply)["kinds"]);
   if (operations.empty()) {
     std::cout << "\nno operation of the last minute took longer than 1 ms\n";
   } else {
@@ -119,7 +97,7 @@ int list(const Context& context, const std::string& admin, unsigned max) {
 }
 
 // Prints the operations that have ended since the last listing, until a signal arrives or `count` listings are printed.
-int follow(const Context& context, const std::string& admin, const SlowCommandOptions& options) {
+int follow_slow(const Context& context, const std::string& admin, const SlowCommandOptions& options) {
   catch_interrupts();
   const auto interval_ns = static_cast<uint64_t>(options.follow_s * 1e9);
   using Id = std::tuple<std::string, std::string, uint64_t, uint64_t>;
@@ -130,7 +108,7 @@ int follow(const Context& context, const std::string& admin, const SlowCommandOp
     if (!reply.ok()) {
       if (const int code = fail(context, reply.status()); shown == 0) return code;
     } else {
-      std::vector<Json> fresh;
+      Json fresh = Json::array();
       std::set<Id> kept;
       for (const Json& one : (*reply)["operations"]) {
         Id id(text(one, "server"), text(one, "kind"), number(one, "session"), number(one, "first_sequence"));
@@ -138,8 +116,10 @@ int follow(const Context& context, const std::string& admin, const SlowCommandOp
         kept.insert(std::move(id));
       }
       seen = std::move(kept);  // an operation that the server has dropped does not come again
-      if (fresh.size() > options.max) fresh.resize(options.max);
-      std::ranges::stable_sort(fresh, std::ranges::greater(), [](const Json& one) { return number(one, "age_ns"); });
+      if (fresh.size() > options.max) fresh.erase(fresh.begin() + options.max, fresh.end());
+      std::stable_sort(fresh.begin(), fresh.end(), [](const Json& one, const Json& other) {
+        return number(one, "age_ns") > number(other, "age_ns");
+      });
       if (context.json) {
         for (const Json& one : fresh) std::cout << json_line(one) << "\n";
       } else {
@@ -159,7 +139,7 @@ int run_slow(const Context& context, const SlowCommandOptions& options) {
   int exit_code = 0;
   const std::string admin = administration(context, exit_code);
   if (admin.empty()) return exit_code;
-  return options.follow_s > 0 ? follow(context, admin, options) : list(context, admin, options.max);
+  return options.follow_s > 0 ? follow_slow(context, admin, options) : show_slow(context, admin, options.max);
 }
 
 }  // namespace

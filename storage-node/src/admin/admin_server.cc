@@ -93,7 +93,7 @@ class Service final : public admin::NodeAdmin::Service {
     if (!id.ok()) return to_grpc(id.status());
     reply->set_ended(backend_.cancel_query(*id));
     if (reply->ended() == 0) return {grpc::StatusCode::NOT_FOUND, "no query " + request->id() + " runs here"};
-    log_info("query " + request->id() + " was ended by an operator");
+    log_info("query.ended", "query " + request->id() + " was ended by an operator", {{"query", request->id()}});
     return grpc::Status::OK;
   }
 
