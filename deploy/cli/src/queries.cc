@@ -57,7 +57,7 @@ int report_silent(const Context& context, const Json& silent, std::string_view c
   return silent.empty() ? kExitOk : kExitFailed;
 }
 
-int list(const Context& context) {
+int list_running(const Context& context) {
   int exit_code = 0;
   const std::string admin = administration(context, exit_code);
   if (admin.empty()) return exit_code;
@@ -104,7 +104,7 @@ int cancel(const Context& context, const std::string& id) {
 void add_queries(CLI::App& app, Context& context) {
   CLI::App* listing = app.add_subcommand("queries", "List the scan queries that run, the oldest first");
   add_administration(*listing, context);
-  set_body(*listing, context, [&context] { return list(context); });
+  set_body(*listing, context, [&context] { return list_running(context); });
 
   CLI::App* command = app.add_subcommand("query", "End a scan query");
   command->require_subcommand(1);
