@@ -183,6 +183,7 @@ class RetailSuite final : public Suite {
   void find_causes(const std::vector<RetailClient>& clients, cli::OneProcessCluster& cluster) {
     // A server answers before the client has the reply, so the clients are copied first.
     std::vector<latency::Latencies> requests;
+    requests.reserve(clients.size());
     for (const RetailClient& each : clients) requests.push_back(each.client->latencies());
     const std::vector<ServerLatencies> servers = {{0, cluster.manager().latencies()}, {1, cluster.node().latencies()}};
     for (const latency::Latencies& of_client : requests) causes_.add(of_client, servers, kSlowTimes);

@@ -41,7 +41,9 @@ class HistogramOf {
     }
   }
 
+  /// The number of durations of each bucket.
   const std::array<Number, kBuckets>& buckets() const { return buckets_; }
+  /// The sum of all durations.
   const Number& sum_ns() const { return sum_ns_; }
 
   /// Adds the numbers of another histogram to this copy.

@@ -11,15 +11,15 @@ namespace loam::latency {
 
 /// A kind of operation.
 enum class OperationKind : uint8_t {
-  kRead,
-  kWrite,
-  kRevert,
-  kPlainRead,
-  kPlainWrite,
-  kScan,
-  kBegin,
-  kComplete,
-  kOther
+  kRead,        ///< reads of a transactional table
+  kWrite,       ///< writes of a transactional table
+  kRevert,      ///< removals of the versions of an aborted transaction
+  kPlainRead,   ///< reads of a non-transactional table
+  kPlainWrite,  ///< writes of a non-transactional table
+  kScan,        ///< scans
+  kBegin,       ///< begins of transactions and snapshots
+  kComplete,    ///< commits and aborts
+  kOther,       ///< all other requests
 };
 /// Number of kinds.
 inline constexpr size_t kOperationKinds = 9;

@@ -27,8 +27,11 @@ class Recorder {
   /// Offers a slow operation.
   void slow(const SlowOperation& operation) { slow_.add(operation); }
 
+  /// The durations of the operations of one kind, by the number of the kind.
   const LiveHistogram& kind(size_t at) const { return kinds_[at]; }
+  /// The durations of one stage, by the number of the stage.
   const LiveHistogram& stage(size_t at) const { return stages_[at]; }
+  /// The slow operations.
   const SlowOperations& slow() const { return slow_; }
 
  private:

@@ -35,7 +35,9 @@ std::string_view to_string(Stage stage);
 /// The time of each stage of one operation, in nanoseconds.
 class StageTimes {
  public:
+  /// The time of a stage, to be changed.
   uint64_t& operator[](Stage stage) { return ns_[static_cast<size_t>(stage)]; }
+  /// The time of a stage.
   uint64_t operator[](Stage stage) const { return ns_[static_cast<size_t>(stage)]; }
   /// Returns the sum of all stages.
   uint64_t sum() const { return std::accumulate(ns_.begin(), ns_.end(), uint64_t{0}); }

@@ -288,6 +288,7 @@ void on_fatal_signal(int number, siginfo_t* info, void* context) {
 
 /// Reads the build id from the notes of the program. The loader lists the program first.
 int read_build_id(dl_phdr_info* program, size_t, void*) {
+  constexpr std::array<char, 4> kGnu = {'G', 'N', 'U', '\0'};
   for (int i = 0; i < program->dlpi_phnum; ++i) {
     const ElfW(Phdr)& part = program->dlpi_phdr[i];
     if (part.p_type != PT_NOTE) continue;
@@ -299,7 +300,8 @@ int read_build_id(dl_phdr_info* program, size_t, void*) {
       std::memcpy(&note, at, sizeof(note));
       const char* const name = at + sizeof(note);
       const char* const bytes = name + padded(note.n_namesz);
-      if (note.n_type == NT_GNU_BUILD_ID && std::string_view(name, note.n_namesz) == std::string_view("GNU", 4)) {
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == kGnu.size() &&
+          std::memcmp(name, kGnu.data(), kGnu.size()) == 0) {
         constexpr std::string_view kDigits = "0123456789abcdef";
         for (size_t k = 0; k < note.n_descsz && build_id_length + 2 <= build_id_text.size(); ++k) {
           const auto byte = static_cast<unsigned char>(bytes[k]);

@@ -156,7 +156,9 @@ std::string Console::stream(const Words& words) {
   if (!table.ok()) return json_status(table.status());
   client::ScanOptions options;
   options.credits = 1;
-  auto stream = client_.scan(*table, {}, options);
+  Query rows;
+  rows.select = {0};
+  auto stream = client_.scan(*table, rows, options);
   if (stream.ok()) stream_ = std::move(stream).value();
   return json_status(stream.status());
 }

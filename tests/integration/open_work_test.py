@@ -73,6 +73,9 @@ class OpenQueries(ClusterTest):
 
 
 class QueriesTest(OpenQueries):
+    def make_cluster(self):
+        return Cluster(lease_s=300)  # a client that hangs keeps its session
+
     def test_an_operator_finds_and_ends_a_query(self):
         self.assertEqual(self.queries(), [])
         reader, other = self.open_streams("reader", "other")

@@ -122,10 +122,10 @@ TEST_F(CommandLineTest, EveryOptionWinsOverItsEnvironmentVariable) {
 
 /// What options that are no numbers are called by --help.
 const std::set<std::string> kTexts = {
-    "",          "ADDRESS", "AGGREGATES", "CHARACTER",   "COLUMN",        "COLUMNS", "CONDITION",
-    "FIELD",     "FIELD,…", "FIELDS",     "FIELD=VALUE", "FILE",          "FOLDER",  "FROM-TO",
-    "HOST:PORT", "INDEX",   "KEY",        "NAME=VALUE",  "NAME:TYPE[?]",  "PROCESS", "TABLE",
-    "TEXT",      "VALUE,…", "WORD",       "KEY|VALUE",   "FIELD[:desc],…"};
+    "",          "ADDRESS", "AGGREGATES", "CHARACTER",   "COLUMN",       "COLUMNS",       "CONDITION",
+    "FIELD",     "FIELD,…", "FIELDS",     "FIELD=VALUE", "FILE",         "FOLDER",        "FROM-TO",
+    "HOST:PORT", "INDEX",   "KEY",        "NAME=VALUE",  "NAME:TYPE[?]", "PROCESS",       "QUERY",
+    "TABLE",     "TEXT",    "VALUE,…",    "WORD",        "KEY|VALUE",    "FIELD[:desc],…"};
 
 TEST_F(CommandLineTest, EveryNumberHasARangeAndOneSyntax) {
   size_t numbers = 0;
@@ -217,7 +217,7 @@ void expect_understood(const HintForm& form, const std::string& value, const Clu
 
 TEST_F(CommandLineTest, ParsesEverySuggestedCommand) {
   for (const HintForm& form : hint_forms()) {
-    const bool number = form.hint == Hint::kAcceptLoss;
+    const bool number = form.hint == Hint::kAcceptLoss || form.hint == Hint::kSessionEnd;
     const Words values = number ? Words{"7"} : Words{"it's a: value", "-x", "--x", "--x=", "--", "++", "import"};
     for (const std::string& value : values) {
       expect_understood(form, value, {"tcp://h:1", "h:2", "/a b"});

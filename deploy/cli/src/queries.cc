@@ -110,7 +110,7 @@ void add_queries(CLI::App& app, Context& context) {
   command->require_subcommand(1);
   auto id = std::make_shared<std::string>();
   CLI::App* ending = command->add_subcommand("cancel", "End a scan query: its client gets kCancelled");
-  ending->add_option("id", *id, "Id of the query in `loam queries`")->required()->type_name("ID");
+  ending->add_option("id", *id, "Id of the query in `loam queries`")->required()->type_name("QUERY");
   add_administration(*ending, context);
   set_body(*ending, context, [&context, id] { return cancel(context, *id); });
 }

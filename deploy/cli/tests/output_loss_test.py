@@ -62,7 +62,6 @@ COMMANDS = {
     ("stats",): [],
     ("slow",): [],
     ("transactions",): [],
-    ("queries",): [],
     ("node", "list"): [],
     ("ping",): ["--count", "1"],
     ("doctor",): ["--memory", "64MiB"],
@@ -72,7 +71,7 @@ COMMANDS = {
 }
 # Subcommands that other tests of this file run.
 OTHERS = {("cluster", "up"), ("cluster", "down"), ("cluster", "status"), ("cluster", "start"), ("cluster", "stop"),
-          ("node", "accept-loss"), ("log", "inspect"), ("sessions",), ("session", "end"), ("query", "cancel"),
+          ("node", "accept-loss"), ("log", "inspect"), ("sessions",), ("session", "end"), ("query", "cancel"), ("queries",),
           ("support-bundle",)}
 
 
@@ -157,6 +156,7 @@ class OutputLossTest(ClusterTest):
                     with self.open_session() as session:
                         running = [query["id"] for query in self.objects("queries") if query["session"] == session]
                         if running:
+                            self.lost(run("queries", *([option] if option else [])), says, option == "--json")
                             ended = run("query", "cancel", running[0], *([option] if option else []))
                 self.lost(ended, says, option == "--json")
 

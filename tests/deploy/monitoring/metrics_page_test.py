@@ -113,8 +113,9 @@ class MetricsPageTest(cluster.ClusterTest):
         for n in range(101):
             self.good("table", "create", f"{self.table}_{n}", "--field", "value:int64")
         names = [labels for name, labels in scrape(self.dev)["node_admin_address"].values if name == "loam_table_keys"]
-        self.assertEqual(len(names), 100)
+        self.assertEqual(len(names), 101)
         self.assertIn(f'table="{self.table}"', names)
+        self.assertIn('table="(others)"', names, "the sums of the other tables")
 
     def test_the_state_of_the_servers(self):
         for address in set(self.dev.config[field] for field in SERVERS.values()):
