@@ -41,7 +41,7 @@ std::string time_text() {
 /// Returns the address to ask for the commit manager. Unlike administration(), it needs no commit manager that answers.
 std::string manager_address(const Context& context) {
   if (!context.admin.empty()) return context.admin;
-  const std::string guess = default_administration(context);
+  std::string guess = default_administration(context);
   constexpr uint64_t kAnswerWithinNs = 1'000'000'000;
   if (!guess.empty() && manager_health(guess, kAnswerWithinNs).ok()) return guess;
   // A commit manager may have its administration elsewhere. Only a session tells where.

@@ -146,7 +146,7 @@ class OutputLossTest(ClusterTest):
                 self.lost(ended, says, option == "--json")
 
     def test_the_end_of_a_query_reports_lost_output(self):
-        rows = "key,a,t\n" + "".join(f"{key},1,{'x' * 100_000}\n" for key in range(3, 40))  # more than the credits of a scan
+        rows = "key,a,t\n" + "".join(f"{key},1,{'x' * 100_000}\n" for key in range(3, 300))  # more than the credits of a scan
         self.good("import", self.table, self.write("rows.csv", rows), "--key", "key")
         for run, says in [(lambda *a: run_into("/dev/full", *a, env=self.env), FULL),
                           (lambda *a: run_closed(1, *a, env=self.env), CLOSED)]:
