@@ -30,7 +30,7 @@ std::string pages_of(const Json& query) {
 }
 
 std::string state_of(const Json& query) {
-  const std::string state = text(query, "state");
+  std::string state = text(query, "state");
   const bool client = state == "waiting_for_client";
   if (!client && state != "waiting_for_memory") return state;
   return fmt::format("waits for {}, {}", client ? "client" : "memory", format_duration(number(query, "waiting_ns")));
