@@ -26,8 +26,11 @@ void write_to_stderr(const LogLine& line) {
   gmtime_r(&now.tv_sec, &utc);
   std::array<char, 32> time;
   std::strftime(time.data(), time.size(), "%Y-%m-%dT%H:%M:%S", &utc);
-  std::fprintf(stderr, "%s.%03ldZ %s [%s] %.*s\n", time.data(), now.tv_nsec / 1'000'000, to_string(line.level).data(),
-               line.event.name().data(), static_cast<int>(line.message.size()), line.message.data());
+  const std::string_view level = to_string(line.level);
+  const std::string_view event = line.event.name();
+  std::fprintf(stderr, "%s.%03ldZ %.*s [%.*s] %.*s\n", time.data(), now.tv_nsec / 1'000'000,
+               static_cast<int>(level.size()), level.data(), static_cast<int>(event.size()), event.data(),
+               static_cast<int>(line.message.size()), line.message.data());
 }
 
 void write(const LogLine& line) {
