@@ -29,6 +29,13 @@
 namespace loam::program {
 namespace {
 
+/// Whether a sanitizer reports the crashes of this build.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 struct FatalSignal {
   int number;
   std::string_view name;
@@ -321,7 +328,7 @@ _Unwind_Reason_Code stop_at_once(_Unwind_Context*, void*) { return _URC_END_OF_S
 }  // namespace
 
 void CrashHandler::install() {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  if constexpr (kSanitized) return;
   static_cast<void>(build_id());
   _Unwind_Backtrace(stop_at_once, nullptr);  // binds the symbols of the unwinder, which a handler must not do
   SignalStack::enable();
@@ -332,7 +339,6 @@ void CrashHandler::install() {
   action.sa_sigaction = on_fatal_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // SA_NODEFER: a fault of the unwinder comes back
   for (const FatalSignal& signal : kSignals) ::sigaction(signal.number, &action, nullptr);
-#endif
 }
 
 void CrashHandler::set_output(const CrashOutput& output) { crash_output = output; }
