@@ -155,8 +155,8 @@ class Outbox {
   /// Closes the connection after the messages that were sent before. The core has already dropped the peer, so the
   /// driver need not call Core::on_peer_disconnected().
   virtual void close(PeerId peer, const Status& why) = 0;
-  /// Writes a log line for operators, for example that a session or a storage node came or went. The parameters are
-  /// those of log_info() in common/base/log.h.
+  /// Writes a log line for operators, for example that a session or a storage node came or went. It has the parameters
+  /// of log_info() in common/base/log.h.
   virtual void log_event(LogEvent event, const std::string& line, LogFields fields = {},
                          std::source_location where = std::source_location::current()) = 0;
 };
