@@ -9,9 +9,6 @@
 namespace loam::latency {
 namespace {
 
-/// Time after which the first batch of a round reads the thread's run delay again. It bounds the delay of earlier
-/// rounds that a reading contains.
-constexpr uint64_t kReadEveryNs = 1'000'000;
 /// If a round begins within this time after the end of the last batch, the poll did not block: its requests had arrived
 /// before, while the last round was executed.
 constexpr uint64_t kNoWaitNs = 50'000;
@@ -26,8 +23,7 @@ void BatchTimer::start_round(uint64_t now_ns) {
   before_ns_ = std::exchange(slept_ns_, 0);
   round_ns_ = now_ns;
   if (now_ns - run_delay_read_ns_ >= kReadEveryNs) {
-    const uint64_t waited_ns = run_delay_.since_last_ns();
-    run_delay_read_ns_ = now_ns;
+    const uint64_t waited_ns = read_run_delay(now_ns);
     before_[Stage::kScheduling] = std::min(waited_ns, awake_ns);
     before_ns_ += before_[Stage::kScheduling];
   }
@@ -38,16 +34,19 @@ void BatchTimer::start_round(uint64_t now_ns) {
 }
 
 void BatchTimer::finish() {
-  const uint64_t latency_ns = mark_ns_ - round_ns_;
-  for (size_t kind = 0; kind < kOperationKinds; ++kind) {
-    if (kinds_[kind] == 0) continue;
-    recorder_.operation(static_cast<OperationKind>(kind), latency_ns, std::exchange(kinds_[kind], 0));
-  }
-  recorder_.stage(Stage::kQueue, began_ns_ - round_ns_);
-  recorder_.stage(Stage::kExecution, times_[Stage::kExecution]);
-  recorder_.stage(Stage::kAnswer, times_[Stage::kAnswer]);
   RareStages& rare = RareStages::of_thread();
-  if (latency_ns + before_ns_ >= kSlowNs) record_slow(rare.times);
+  if (requests_ != 0) {
+    const uint64_t latency_ns = mark_ns_ - round_ns_;
+    for (size_t kind = 0; kind < kOperationKinds; ++kind) {
+      if (kinds_[kind] == 0) continue;
+      recorder_.operation(static_cast<OperationKind>(kind), latency_ns, std::exchange(kinds_[kind], 0));
+    }
+    recorder_.stage(Stage::kQueue, began_ns_ - round_ns_);
+    recorder_.stage(Stage::kExecution, times_[Stage::kExecution]);
+    recorder_.stage(Stage::kAnswer, times_[Stage::kAnswer]);
+    if (latency_ns + before_ns_ >= kSlowNs) record_slow(rare.times);
+  }
+  // Also without a request: the rare stages of this batch are none of the next one's.
   if (rare.any) rare = {};
 }
 
@@ -68,8 +67,7 @@ void BatchTimer::record_slow(const StageTimes& rare) {
   }
   // The thread may have waited for a core within the batch. A short batch did not.
   if (mark_ns_ - began_ns_ >= kSlowNs) {
-    const uint64_t waited_ns = run_delay_.since_last_ns();
-    run_delay_read_ns_ = mark_ns_;
+    const uint64_t waited_ns = read_run_delay(mark_ns_);
     const uint64_t in_execution_ns = std::min(waited_ns, slow.stages[Stage::kExecution]);
     slow.stages.move(Stage::kExecution, Stage::kScheduling, in_execution_ns);
     slow.stages.move(Stage::kAnswer, Stage::kScheduling, waited_ns - in_execution_ns);
@@ -87,10 +85,7 @@ void BatchTimer::record_late(OperationKind kind, uint64_t session, uint64_t sequ
   slow.requests = 1;
   slow.stages[stage] = latency_ns;
   // If this thread itself waited for a core, the answers that are due now have waited for that.
-  if (now_ns != run_delay_read_ns_) {
-    late_waited_ns_ = run_delay_.since_last_ns();
-    run_delay_read_ns_ = now_ns;
-  }
+  if (now_ns != run_delay_read_ns_) late_waited_ns_ = read_run_delay(now_ns);
   slow.stages.move(stage, Stage::kScheduling, late_waited_ns_);
   recorder_.slow(slow);
 }

@@ -34,8 +34,9 @@ class BatchTimer {
   /// The poll has ended without an event. Waits for a core up to now belong to no request.
   void idle() {
     if constexpr (Env::kSimulated) return;
-    run_delay_read_ns_ = Env::now_ns();
-    run_delay_.since_last_ns();
+    // Another thread may wake the poll thousands of times a second, and a reading is a system call.
+    const uint64_t now_ns = Env::now_ns();
+    if (now_ns - run_delay_read_ns_ >= kReadEveryNs) read_run_delay(now_ns);
   }
   /// The thread has slept for `ns` since the last round.
   void slept(Stage stage, uint64_t ns) {
@@ -70,7 +71,7 @@ class BatchTimer {
   /// The batch ends, at the last mark.
   void end() {
     if constexpr (Env::kSimulated) return;
-    if (requests_ != 0) finish();
+    finish();
     times_ = {};
     last_end_ns_ = mark_ns_;
   }
@@ -87,6 +88,15 @@ class BatchTimer {
   }
 
  private:
+  /// Time after which a round or an idle poll reads the thread's run delay again. It bounds the delay of earlier rounds
+  /// that a reading contains.
+  static constexpr uint64_t kReadEveryNs = 1'000'000;
+
+  /// Returns the run delay of the thread since the last reading.
+  uint64_t read_run_delay(uint64_t now_ns) {
+    run_delay_read_ns_ = now_ns;
+    return run_delay_.since_last_ns();
+  }
   void start_round(uint64_t now_ns);
   void finish();
   void record_late(OperationKind kind, uint64_t session, uint64_t sequence, Stage stage, uint64_t latency_ns,

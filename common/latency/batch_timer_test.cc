@@ -111,6 +111,15 @@ TEST_F(BatchTimerTest, ARareStageIsTakenFromTheExecution) {
   EXPECT_GE(list[0].stages.sum(), 20 * kMillisecondNs);
 }
 
+TEST_F(BatchTimerTest, TheRareStagesOfABatchWithoutRequestsBelongToNoOther) {
+  timer_.begin(Env::now_ns());
+  {
+    const StageTimer timer(Stage::kSessionLock);
+  }
+  timer_.end();
+  EXPECT_FALSE(RareStages::of_thread().any);
+}
+
 TEST_F(BatchTimerTest, AStageTimerAddsItsTime) {
   {
     const StageTimer timer(Stage::kSessionLock);

@@ -42,9 +42,9 @@ Result<nlohmann::ordered_json> list_transactions(const std::string& admin_addres
 /// …]}. The slowest operations come first. A server that does not answer is in "errors". kUnavailable: the commit
 /// manager does not answer.
 Result<nlohmann::ordered_json> slow_operations(const std::string& admin_address, unsigned max);
-/// Lists the scan queries that run: {"queries": [{…}], "silent_nodes": [{"node": …, "error": …}]}. The numbers of a query
-/// are sums over its storage nodes; "nodes" has the numbers of each node. "snapshot_age_ns" is null if the commit manager
-/// lists no snapshot of the query. The queries of the silent nodes are missing.
+/// Lists the scan queries that run: {"queries": [{…}], "silent_nodes": [{"node": …, "error": …}]}. The numbers of a
+/// query are sums over its storage nodes; "nodes" has the numbers of each node. "snapshot_age_ns" is null if the commit
+/// manager lists no snapshot of the query. The queries of the silent nodes are missing.
 Result<nlohmann::ordered_json> list_queries(const std::string& admin_address);
 /// Ends the queries with this id at all storage nodes. Returns {"nodes": […], "silent_nodes": […]}: those that ran it,
 /// and those that do not answer. kNotFound: no storage node that answers runs it. kInvalidArgument: the text is no id.
