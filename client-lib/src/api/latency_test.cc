@@ -94,11 +94,17 @@ TEST_F(LatencyTest, ClientAndCommitManagerRecordASlowBeginUnderOneId) {
 TEST_F(LatencyTest, FibersThatHoldTheThreadAreTheCause) {
   const Table table = accounts();
   fill(table, 1, 7);
+  std::atomic<bool> held{false};
+  // Relaxed: it guards no other data.
+  const PausePoints::Hook wait = PausePoints::on("node.batch.admitted", [&] {
+    while (!held.load(std::memory_order_relaxed)) Env::spin_pause();
+  });
   client_->run([&] {
     auto tx = client_->begin({.read_only = true, .retry = {}});
     ASSERT_TRUE(tx.ok());
-    // The reply waits for this thread.
-    Task hold = client_->spawn([] {
+    // The storage node replies after this fiber has begun, so that the reply waits for the client's thread.
+    Task hold = client_->spawn([&held] {
+      held.store(true, std::memory_order_relaxed);
       const uint64_t from_ns = Env::now_ns();
       while (Env::now_ns() - from_ns < kHeldNs) Env::spin_pause();
     });
