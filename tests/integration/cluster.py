@@ -292,6 +292,11 @@ class Cluster:
         self.launch_node(node, pause)
         self.note_address(node)
 
+    def number(self, node):
+        """Returns the number by which the commit manager knows the node: the order in which the nodes registered."""
+        listed = [json.loads(line) for line in self.loam("node", "list", "--json").splitlines()]
+        return next(one["id"] for one in listed if one["address"] == self.addresses[node.name])
+
     def client(self, name, pause=None, address=None):
         """Starts a client that waits for commands."""
         client = Client(name, self.folder, address or self.client_address, self.client_options)

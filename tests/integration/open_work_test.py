@@ -132,14 +132,16 @@ class HangingNodeTest(OpenQueries):
     def test_the_list_says_which_nodes_do_not_answer(self):
         self.open_streams("reader")
         query = poll(lambda: next((one for one in self.queries() if len(one["nodes"]) == 2), None), "the query runs")
-        self.cluster.nodes[1].stop()
+        hanging = self.cluster.nodes[1]
+        number = self.cluster.number(hanging)
+        hanging.stop()
         for words, message in ((["queries"], "its queries are missing from the list"),
                                (["query", "cancel", query["id"]], f"it may still run query {query['id']}")):
             done = self.run_loam(*words)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(query["id"], done.stdout)
-            self.assertRegex(done.stderr, f"storage node 2: the administration at .* does not answer: .*{message}")
-        self.cluster.nodes[1].resume()
+            self.assertRegex(done.stderr, f"storage node {number}: the administration at .* does not answer: .*{message}")
+        hanging.resume()
 
 
 if __name__ == "__main__":

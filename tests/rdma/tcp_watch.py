@@ -4,7 +4,8 @@
 
 In a cluster whose data travels over verbs, only the administration listens at 127.0.0.1; data uses the addresses of
 RDMA devices. The program also notices a connection that was closed between two polls, because its socket stays in
-TIME_WAIT for a minute.
+TIME_WAIT for a minute. An attempt to connect does not count: `loam` first tries the usual administration port at the
+host of the commit manager, and no data travels before that port accepts.
 """
 
 import ipaddress
@@ -13,7 +14,7 @@ import subprocess
 import sys
 
 INTERVAL_S = 0.25
-LISTENS = "0A"
+LISTENS, CONNECTS = "0A", "02"  # states of a socket
 
 
 def address(text):
@@ -29,6 +30,8 @@ def sockets():
     for table in ("tcp", "tcp6"):
         for line in (pathlib.Path("/proc/net") / table).read_text().splitlines()[1:]:
             _, local, remote, state = line.split()[:4]
+            if state == CONNECTS:
+                continue
             ends = [local] if state == LISTENS else [local, remote]
             yield all(address(end).is_loopback for end in ends), f"{table}: {line.strip()}"
 

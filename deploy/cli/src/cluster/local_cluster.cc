@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
-constexpr uint64_t kHealthWithinNs = 1'000'000'000;
+constexpr uint64_t kHealthWithinNs = 5'000'000'000;
 constexpr size_t kLogLinesShown = 12;
 
 bool has_lost_records(const Member& node, const Member& manager) {
