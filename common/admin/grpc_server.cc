@@ -39,13 +39,13 @@ HttpReply reported(const std::function<std::string()>& part, const std::string& 
   return {.content_type = content_type, .body = part()};
 }
 
-HttpServer::Routes routes(HttpContent content, const std::atomic<bool>& serving) {
+HttpServer::Routes routes(const HttpContent& content, const std::atomic<bool>& serving) {
   const auto text = [](unsigned status, std::string body) {
     return HttpReply{.status = status, .body = std::move(body)};
   };
   return {
       {"/metrics",
-       [metrics = std::move(content.metrics)] {
+       [metrics = content.metrics] {
          return HttpReply{.content_type = std::string(Metrics::kContentType), .body = metrics()};
        }},
       {"/healthz", [text] { return text(200, "ok\n"); }},
@@ -112,23 +112,25 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address
   }
   const std::string host = address.substr(0, address.rfind(':') + 1);
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(server), std::move(acceptor), std::move(receiver),
-                                                    host + std::to_string(port), std::move(content), limits));
+                                                    host + std::to_string(port), content, limits));
 }
 
 GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acceptor> acceptor,
                        std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver, std::string address,
-                       HttpContent content, const GrpcLimits& limits)
+                       const HttpContent& content, const GrpcLimits& limits)
     : server_(std::move(server)),
       acceptor_(std::move(acceptor)),
       receiver_(std::move(receiver)),
       address_(std::move(address)),
-      http_(routes(std::move(content), serving_),
-            [this](int fd) {
-              grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-              connection.fd = fd;
-              receiver_->HandleNewConnection(&connection);
-            },
-            {.first_bytes = limits.handshake}) {
+      api_(*server_, address_, content.api),
+      http_(
+          routes(content, serving_),
+          [this](int fd) {
+            grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+            connection.fd = fd;
+            receiver_->HandleNewConnection(&connection);
+          },
+          {.first_bytes = limits.handshake}, [this](const HttpRequest& request) { return api_.answer(request); }) {
   // The health service exists before the first connection is accepted, and must not report a server that still starts.
   set_serving(false);
   acceptor_->start([this](int fd) { http_.take(fd); });
@@ -140,6 +142,7 @@ void GrpcServer::stop() {
   // The acceptor and the HTTP thread stop before the server, so that no socket reaches a server that shuts down.
   set_serving(false);
   acceptor_->stop();
+  api_.cancel();
   http_.stop();
   server_->Shutdown(std::chrono::system_clock::now() + kShutdownGracePeriod);
   server_->Wait();

@@ -11,6 +11,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "common/admin/acceptor.h"
+#include "common/admin/api.h"
 #include "common/admin/http_server.h"
 #include "common/base/status.h"
 
@@ -32,6 +33,7 @@ struct GrpcLimits {
 struct HttpContent {
   std::function<std::string()> metrics;  ///< returns the text for /metrics; the HTTP thread calls it until stop()
   uint16_t protocol_version = 0;         ///< version of the protocol between the processes, for /version
+  ApiOptions api = {};                   ///< the service of the status page
 };
 
 /// A gRPC server with one service of its owner and the standard health service (grpc.health.v1.Health), which answers
@@ -45,6 +47,7 @@ struct HttpContent {
 /// | `/options` | the options of the program without secrets, and its build id, as a JSON object         |
 /// | `/logs`    | the newest lines of the program's log                                                  |
 /// | `/version` | the version of the program and of the protocol between the processes, as a JSON object  |
+/// | others     | the status page and its API (Api)                                                       |
 ///
 /// Owner: the administration of a server, which also owns the service. Threads: gRPC's own threads run the handlers;
 /// set_serving() from any thread, the other functions from one.
@@ -73,13 +76,14 @@ class GrpcServer {
  private:
   GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acceptor> acceptor,
              std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver, std::string address,
-             HttpContent content, const GrpcLimits& limits);
+             const HttpContent& content, const GrpcLimits& limits);
 
   const std::unique_ptr<grpc::Server> server_;
   const std::unique_ptr<Acceptor> acceptor_;
   const std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver_;
   const std::string address_;
   std::atomic<bool> serving_{false};  // relaxed: each reader reports a recent state
+  Api api_;
   HttpServer http_;
 };
 

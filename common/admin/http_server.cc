@@ -1,4 +1,5 @@
-// The HTTP/1.1 server of an administration port: one thread, asynchronous connections (Boost.Beast).
+// The HTTP/1.1 server of an administration port: one thread with asynchronous connections (Boost.Beast), and workers
+// for handlers that wait.
 #include "common/admin/http_server.h"
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <pthread.h>
@@ -37,19 +39,42 @@ asio::ip::tcp protocol_of(int fd) {
   return v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
 }
 
+// The lowest priority but one: a scrape or a status page must not delay requests on the same core.
+void lower_priority() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10); }
+
+template <class Message>
+HttpRequest to_request(Message& message) {
+  const auto text = [](const auto& view) { return std::string(view.data(), view.size()); };
+  const std::string target = text(message.target());
+  const size_t query = target.find('?');
+  HttpRequest request;
+  request.method = text(message.method_string());
+  request.path = target.substr(0, query);
+  if (query != std::string::npos) request.query = target.substr(query + 1);
+  request.host = text(message[http::field::host]);
+  request.origin = text(message[http::field::origin]);
+  request.authorization = text(message[http::field::authorization]);
+  request.content_type = text(message[http::field::content_type]);
+  request.body = std::move(message.body());
+  return request;
+}
+
 }  // namespace
 
 struct HttpServer::Impl {
-  Impl(Routes the_routes, Http2 the_http2, const HttpLimits& the_limits)
-      : routes(std::move(the_routes)), http2(std::move(the_http2)), limits(the_limits) {}
+  Impl(Routes the_routes, Http2 the_http2, const HttpLimits& the_limits, Other the_other)
+      : routes(std::move(the_routes)), http2(std::move(the_http2)), limits(the_limits), other(std::move(the_other)) {}
 
   const Routes routes;
   const Http2 http2;
   const HttpLimits limits;
+  const Other other;
   size_t connections = 0;  // used by the thread only; the connections that `context` still holds lower it
   asio::io_context context{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
   std::thread thread;
+  // Destroyed before `context`, because a task that never ran owns a connection.
+  asio::thread_pool workers{kWorkers};
 };
 
 namespace {
@@ -99,7 +124,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection<Server
   void read() {
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(server_.limits.header_bytes));
-    parser_->body_limit(0);  // GET and HEAD have no body
+    parser_->body_limit(server_.limits.body_bytes);
     stream_.expires_after(server_.limits.request);
     http::async_read(stream_, buffer_, *parser_,
                      [self = this->shared_from_this()](const error_code& error, size_t) { self->on_read(error); });
@@ -110,20 +135,35 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection<Server
     if (error == http::error::end_of_stream || error == http::error::partial_message) return;
     if (error && error.category() != http::make_error_code(http::error::bad_method).category()) return;
     if (error) return write({400, "text/plain; charset=utf-8", "bad request: " + error.message() + "\n"}, false, false);
-    const auto& request = parser_->get();
-    const bool head = request.method() == http::verb::head;
-    if (!head && request.method() != http::verb::get) {
-      return write({405, "text/plain; charset=utf-8", "only GET and HEAD are answered here\n"}, false, false);
+    HttpRequest request = to_request(parser_->get());
+    const bool keep_alive = parser_->get().keep_alive();
+    if (server_.other && !server_.routes.contains(request.path)) return ask_worker(std::move(request), keep_alive);
+    write(answer(request), request.method == "HEAD", keep_alive);
+  }
+
+  HttpReply answer(const HttpRequest& request) const {
+    if (request.method != "HEAD" && request.method != "GET") {
+      return {405, "text/plain; charset=utf-8", "only GET and HEAD are answered here\n", {{"Allow", "GET, HEAD"}}};
     }
-    const std::string_view target(request.target().data(), request.target().size());
-    const auto route = server_.routes.find(target.substr(0, target.find('?')));
-    if (route == server_.routes.end()) {
-      std::string known;
-      for (const auto& [path, handler] : server_.routes) known += " " + path;
-      return write({404, "text/plain; charset=utf-8", "unknown path; known are:" + known + "\n"}, head,
-                   request.keep_alive());
-    }
-    write(route->second(), head, request.keep_alive());
+    const auto route = server_.routes.find(request.path);
+    if (route != server_.routes.end()) return route->second();
+    std::string known;
+    for (const auto& [path, handler] : server_.routes) known += " " + path;
+    return {404, "text/plain; charset=utf-8", "unknown path; known are:" + known + "\n"};
+  }
+
+  /// Runs `other` on a worker. The connection returns to the server's thread, which alone uses and destroys it.
+  void ask_worker(HttpRequest request, bool keep_alive) {
+    asio::post(server_.workers, [self = this->shared_from_this(), request = std::move(request), keep_alive]() mutable {
+      lower_priority();
+      std::optional<HttpReply> reply = self->server_.other(request);
+      if (!reply) reply = self->answer(request);
+      const bool head = request.method == "HEAD";
+      asio::io_context& context = self->server_.context;
+      asio::post(context, [self = std::move(self), reply = std::move(*reply), head, keep_alive]() mutable {
+        self->write(std::move(reply), head, keep_alive);
+      });
+    });
   }
 
   /// Phase 3: writes the reply, then reads the next request or closes.
@@ -134,7 +174,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection<Server
     response_->set(http::field::content_type, reply.content_type);
     response_->set(http::field::cache_control, "no-store");
     response_->set("X-Content-Type-Options", "nosniff");
-    if (reply.status == 405) response_->set(http::field::allow, "GET, HEAD");
+    for (const auto& [name, value] : reply.headers) response_->set(beast::string_view(name.data(), name.size()), value);
     response_->keep_alive(keep_alive);
     const size_t size = reply.body.size();
     if (!head) response_->body() = std::move(reply.body);
@@ -153,18 +193,17 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection<Server
   beast::tcp_stream stream_;
   asio::steady_timer timer_{stream_.get_executor()};
   beast::flat_buffer buffer_;
-  std::optional<http::request_parser<http::empty_body>> parser_;
+  std::optional<http::request_parser<http::string_body>> parser_;
   std::optional<http::response<http::string_body>> response_;
   std::optional<http::response_serializer<http::string_body>> serializer_;
 };
 
 }  // namespace
 
-HttpServer::HttpServer(Routes routes, Http2 http2, const HttpLimits& limits)
-    : impl_(std::make_unique<Impl>(std::move(routes), std::move(http2), limits)) {
+HttpServer::HttpServer(Routes routes, Http2 http2, const HttpLimits& limits, Other other)
+    : impl_(std::make_unique<Impl>(std::move(routes), std::move(http2), limits, std::move(other))) {
   impl_->thread = std::thread([impl = impl_.get()] {
-    // The lowest priority but one: a scrape must not delay requests on the same core.
-    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10);
+    lower_priority();
     impl->context.run();
   });
   pthread_setname_np(impl_->thread.native_handle(), "loam-http");
@@ -189,6 +228,8 @@ void HttpServer::stop() {
   if (!impl_->thread.joinable()) return;
   impl_->context.stop();
   impl_->thread.join();
+  impl_->workers.stop();
+  impl_->workers.join();
 }
 
 }  // namespace loam

@@ -2,7 +2,9 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -29,11 +31,34 @@ class HttpServerTest : public ::testing::Test {
           http2_.push_back(fd);
           passed_on_.notify_all();
         },
-        limits);
+        limits, [this](const HttpRequest& request) { return other(request); });
     port_ = acceptor_.listen("127.0.0.1:0").value();
     acceptor_.start([this](int fd) { server_->take(fd); });
   }
+  /// Answers /echo with the parts of the request; /wait waits for release().
+  std::optional<HttpReply> other(const HttpRequest& request) {
+    if (request.path == "/wait") {
+      std::unique_lock lock(mutex_);
+      ++waiting_;
+      passed_on_.notify_all();
+      passed_on_.wait(lock, [this] { return released_; });
+      return HttpReply{200, "text/plain", "released"};
+    }
+    if (request.path != "/echo") return std::nullopt;
+    return HttpReply{200,
+                     "text/plain",
+                     request.method + " " + request.query + " " + request.host + " " + request.origin + " " +
+                         request.authorization + " " + request.content_type + " " + request.body,
+                     {{"X-Further", "yes"}}};
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+    passed_on_.notify_all();
+  }
+
   ~HttpServerTest() override {
+    release();
     acceptor_.stop();
     if (server_ != nullptr) server_->stop();
     for (const int fd : clients_) ::close(fd);
@@ -80,6 +105,8 @@ class HttpServerTest : public ::testing::Test {
   std::mutex mutex_;
   std::condition_variable passed_on_;
   std::vector<int> http2_;  // guarded by mutex_
+  size_t waiting_ = 0;      // guarded by mutex_; requests for /wait that have begun
+  bool released_ = false;   // guarded by mutex_
   std::vector<int> clients_;
 };
 
@@ -116,6 +143,62 @@ TEST_F(HttpServerTest, RefusesWhatItDoesNotServe) {
   const std::string large = ask("GET /number HTTP/1.1\r\nX: " + std::string(20'000, 'x') + "\r\n\r\n");
   EXPECT_TRUE(large.empty() || large.starts_with("HTTP/1.1 400")) << large;
   EXPECT_TRUE(ask("GET /busy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 503 "));
+}
+
+TEST_F(HttpServerTest, RequestsWithoutARouteGoToTheWorkers) {
+  start();
+  const std::string got =
+      ask("POST /echo?a=1&b=%20 HTTP/1.1\r\nHost: h:1\r\nOrigin: o\r\nAuthorization: Bearer t\r\nContent-Type: c\r\n"
+          "Content-Length: 4\r\nConnection: close\r\n\r\nbody");
+  EXPECT_TRUE(got.starts_with("HTTP/1.1 200 OK\r\n")) << got;
+  EXPECT_NE(got.find("X-Further: yes\r\n"), std::string::npos) << got;
+  EXPECT_TRUE(got.ends_with("\r\n\r\nPOST a=1&b=%20 h:1 o Bearer t c body")) << got;
+  const std::string head = ask("HEAD /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(head.ends_with("\r\n\r\n")) << "no body: " << head;
+  const std::string put = ask("PUT /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(put.starts_with("HTTP/1.1 405 ")) << "neither has this path: " << put;
+}
+
+TEST_F(HttpServerTest, RefusesABodyAboveTheLimit) {
+  start({.body_bytes = 8});
+  const std::string request = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ";
+  EXPECT_TRUE(ask(request + "8\r\n\r\n12345678").starts_with("HTTP/1.1 200 "));
+  EXPECT_TRUE(ask(request + "9\r\n\r\n").starts_with("HTTP/1.1 400 ")) << "refused before the body has arrived";
+  EXPECT_TRUE(ask(request + "x\r\n\r\n").starts_with("HTTP/1.1 400 "));
+  const std::string chunked =
+      "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n123456789\r\n0\r\n\r\n";
+  EXPECT_FALSE(ask(chunked).starts_with("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpServerTest, WorkersThatWaitDelayNoRoute) {
+  start();
+  std::vector<int> waiting;
+  for (size_t i = 0; i < HttpServer::kWorkers; ++i) {
+    waiting.push_back(connect());
+    send(waiting.back(), "GET /wait HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  }
+  {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(passed_on_.wait_for(lock, testing::kTestTimeout, [&] { return waiting_ == HttpServer::kWorkers; }));
+  }
+  EXPECT_TRUE(ask("GET /number HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"));
+  release();
+  for (const int fd : waiting) EXPECT_TRUE(receive(fd).ends_with("released"));
+}
+
+TEST_F(HttpServerTest, StopDropsTheReplyOfAWorkerThatStillRuns) {
+  start();
+  const int late = connect();
+  send(late, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
+  {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(passed_on_.wait_for(lock, testing::kTestTimeout, [&] { return waiting_ == 1; }));
+  }
+  std::thread stopping([this] { server_->stop(); });
+  release();
+  stopping.join();
+  server_.reset();
+  receive(late);  // ends, with the reply or without
 }
 
 TEST_F(HttpServerTest, PassesHttp2OnWithAllItsBytes) {

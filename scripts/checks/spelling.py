@@ -12,7 +12,7 @@ _LINE = re.compile(r"^(.*?):(\d+): (.*)$")
 
 
 def run(tree):
-    paths = [path for path, text in tree.texts() if path not in ("LICENSE", ALLOWED) and not path.endswith(".csv")]
+    paths = [path for path, text in tree.texts() if path not in ("LICENSE", ALLOWED) and not path.endswith((".csv", ".min.js"))]
     command = ["codespell"]
     if tree.exists(ALLOWED):
         command += ["--ignore-words", ALLOWED]

@@ -32,7 +32,8 @@ void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.text("listen", node.listen, "data address, tcp://host:port; with port 0 the system chooses a port");
   options.text("advertise", node.advertise, "data address for clients if it is not --listen: behind a proxy or a NAT");
   options.text("manager", node.manager, "address of the commit manager, tcp://host:port");
-  options.text("admin", node.admin_listen, "address of the gRPC administration, host:port; empty: none");
+  options.text("admin", node.admin_listen,
+               "address of the administration by gRPC and HTTP with the status page, host:port; empty: none");
   options.size("memory", node.memory_bytes, "memory for records and indexes, allocated at start, and for queries");
   options.fraction("query-memory-share", node.query_memory_share,
                    "share of --memory for all scan queries; a query that needs more is refused");

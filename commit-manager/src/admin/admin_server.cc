@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -13,6 +15,7 @@
 
 #include "commit-manager/src/admin/convert.h"
 #include "common/admin/grpc_server.h"
+#include "common/admin/history.h"
 #include "common/admin/latency.h"
 #include "common/admin/metrics.h"
 #include "common/wire/opcode.h"
@@ -33,7 +36,11 @@ constexpr std::array kStagesInMetrics = {latency::Stage::kQueue, latency::Stage:
 
 class Service final : public admin::ClusterAdmin::Service {
  public:
-  explicit Service(AdminBackend backend) : backend_(std::move(backend)) {}
+  explicit Service(AdminBackend backend)
+      : backend_(std::move(backend)),
+        history_({"begins", "commits", "aborts", "read_only_begins", "upgradable_begins", "open", "sessions"},
+                 std::function([this] { return totals(); })) {}
+  ~Service() override { stop(); }
 
   // A call that only reads copies the catalog or the counters on the server thread and converts the copy on its own
   // thread. So a large reply does not delay the leases and begins that the server thread serves.
@@ -202,6 +209,32 @@ class Service final : public admin::ClusterAdmin::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status History(grpc::ServerContext*, const loam::admin::HistoryRequest* request,
+                       loam::admin::HistoryReply* reply) override {
+    history_.fill(request->after_ms(), *reply);
+    return grpc::Status::OK;
+  }
+
+  /// Ends all waits for the core, and the samples of the history.
+  void stop() {
+    stopping_.store(true, std::memory_order_relaxed);  // relaxed: readers only stop waiting
+    history_.stop();
+  }
+
+  /// Returns where the status page reaches the administration of a storage node.
+  Result<std::string> node_address(uint64_t id) {
+    const auto nodes = read_core<std::vector<NodeStatus>>(nullptr, [](const Core& core) { return core.nodes(); });
+    if (!nodes.ok()) return nodes.status();
+    const auto node = std::ranges::find(*nodes, NodeId(id), [](const NodeStatus& one) { return one.info.id; });
+    const std::string name = "storage node " + std::to_string(id);
+    if (node == nodes->end()) return Status(StatusCode::kNotFound, "there is no " + name);
+    if (node->info.state != wire::NodeState::kLive) return Status(StatusCode::kUnavailable, name + " is not live");
+    if (node->info.admin_address.empty()) {
+      return Status(StatusCode::kUnavailable, name + " runs without administration (its option --admin is empty)");
+    }
+    return node->info.admin_address;
+  }
+
   /// The metrics of the commit manager. After a time-out they say only that the core does not answer.
   std::string metrics() {
     const auto numbers =
@@ -241,6 +274,10 @@ class Service final : public admin::ClusterAdmin::Service {
     // whose call was cancelled reports kCancelled.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(backend_.timeout_ns);
     while (future.wait_for(kCancelCheck) != std::future_status::ready) {
+      // relaxed: nothing else is read with it
+      if (stopping_.load(std::memory_order_relaxed)) {
+        return Status(StatusCode::kUnavailable, "the commit manager is stopping");
+      }
       if (context != nullptr && context->IsCancelled())
         return Status(StatusCode::kCancelled, "the call was cancelled; a change that has started continues");
       if (std::chrono::steady_clock::now() > deadline) {
@@ -261,7 +298,14 @@ class Service final : public admin::ClusterAdmin::Service {
     return call_core<T>(context, [look = std::move(look)](Core& core, const auto& done) { done(look(core)); });
   }
 
+  std::optional<commit::Statistics> totals() {
+    auto numbers = read_core<commit::Statistics>(nullptr, [](const Core& core) { return core.statistics(); });
+    return numbers.ok() ? std::optional(std::move(*numbers)) : std::nullopt;
+  }
+
   const AdminBackend backend_;
+  std::atomic<bool> stopping_{false};  // written by stop(); waiting handlers read it
+  loam::History history_;              // its thread uses the members above
 };
 
 }  // namespace
@@ -275,10 +319,14 @@ struct AdminServer::Impl {
 };
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, AdminBackend backend) {
+  if (!backend.token_file.empty()) LOAM_RETURN_IF_ERROR(read_token(backend.token_file).status());
+  ApiOptions api{.service = std::string(admin::ClusterAdmin::service_full_name()), .token_file = backend.token_file};
   auto impl = std::make_unique<Impl>(std::move(backend));
+  api.node_address = [it = impl.get()](uint64_t node) { return it->service.node_address(node); };
   LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service,
                                                         {.metrics = [it = impl.get()] { return it->service.metrics(); },
-                                                         .protocol_version = wire::kProtocolVersion}));
+                                                         .protocol_version = wire::kProtocolVersion,
+                                                         .api = std::move(api)}));
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }
 
@@ -286,7 +334,10 @@ AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AdminServer::~AdminServer() = default;
 
 void AdminServer::set_serving(bool serving) { impl_->server->set_serving(serving); }
-void AdminServer::stop() { impl_->server->stop(); }
+void AdminServer::stop() {
+  impl_->service.stop();
+  impl_->server->stop();
+}
 const std::string& AdminServer::address() const { return impl_->server->address(); }
 
 }  // namespace loam::commit

@@ -27,6 +27,7 @@ struct AdminBackend {
   /// Returns the network address of a connection; empty if there is none. Called from within a task.
   std::function<std::string(PeerId)> peer_address;
   uint64_t timeout_ns = 0;  ///< ManagerOptions::admin_timeout_ns
+  std::string token_file;   ///< ManagerOptions::admin_token_file
 };
 
 /// Serves ClusterAdmin (commit-manager/proto/loam/commit/admin.proto). A handler translates the request, posts it to

@@ -43,7 +43,12 @@ void declare(loam::program::OptionSet& options, ManagerOptions& manager, size_t&
   loam::commit::CoreOptions& core = manager.core;
   options.text("listen", manager.listen,
                "address for clients and storage nodes, tcp://host:port; port 0 takes a free port");
-  options.text("admin", manager.admin_listen, "gRPC administration, host:port; empty for none");
+  options.text("admin", manager.admin_listen,
+               "administration by gRPC and HTTP with the status page, host:port; empty for none");
+  options.text(
+      "admin-token-file", manager.admin_token_file,
+      "file with the token that a change by HTTP needs, such as the end of a session at the status page; empty: "
+      "HTTP changes nothing");
   options.text("data", manager.data, "folder of the state and the commit log; empty: nothing survives a restart");
   options.choice(
       "commit-log", log_choice, {"auto", "os", "sync", "none"},

@@ -135,6 +135,7 @@ Status CommitManager::Parts::start() {
     backend.latencies = [this] { return latencies(); };
     backend.peer_address = [this](PeerId peer) { return server->address_of(peer); };
     backend.timeout_ns = options.admin_timeout_ns;
+    backend.token_file = options.admin_token_file;
     LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));
     admin_address = admin->address();
     server->core().set_admin_address(admin_address);

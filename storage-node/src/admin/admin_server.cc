@@ -4,6 +4,8 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -11,6 +13,7 @@
 #include <pthread.h>
 
 #include "common/admin/grpc_server.h"
+#include "common/admin/history.h"
 #include "common/admin/latency.h"
 #include "common/admin/statistics.h"
 #include "common/base/log.h"
@@ -54,7 +57,11 @@ void fill(const QueryStatus& from, admin::Query& to) {
 
 class Service final : public admin::NodeAdmin::Service {
  public:
-  explicit Service(AdminBackend backend) : backend_(std::move(backend)) {}
+  explicit Service(AdminBackend backend)
+      : backend_(std::move(backend)),
+        history_({"operations", "appends", "scan_records", "memory_used_bytes", "query_memory_used_bytes", "bytes_in",
+                  "bytes_out"},
+                 std::function([this] { return std::optional(backend_.statistics(false)); })) {}
 
   grpc::Status Health(grpc::ServerContext*, const admin::HealthRequest*, admin::HealthReply* reply) override {
     const NodeStatistics statistics = backend_.health();
@@ -69,9 +76,14 @@ class Service final : public admin::NodeAdmin::Service {
     reply->set_manager_refusal(statistics.manager_refusal);
     return grpc::Status::OK;
   }
-  grpc::Status Statistics(grpc::ServerContext*, const admin::StatisticsRequest*,
+  grpc::Status History(grpc::ServerContext*, const loam::admin::HistoryRequest* request,
+                       loam::admin::HistoryReply* reply) override {
+    history_.fill(request->after_ms(), *reply);
+    return grpc::Status::OK;
+  }
+  grpc::Status Statistics(grpc::ServerContext*, const admin::StatisticsRequest* request,
                           admin::StatisticsReply* reply) override {
-    const NodeStatistics statistics = backend_.statistics();
+    const NodeStatistics statistics = backend_.statistics(!request->without_tables());
     add_statistics(statistics, *reply->mutable_statistics());
     fill_table(statistics.tables, *reply->mutable_tables());
     return grpc::Status::OK;
@@ -97,11 +109,12 @@ class Service final : public admin::NodeAdmin::Service {
     return grpc::Status::OK;
   }
 
-  std::string metrics() const { return metrics_of(backend_.statistics(), backend_.latencies()); }
+  std::string metrics() const { return metrics_of(backend_.statistics(true), backend_.latencies()); }
   bool serving() const { return backend_.serving(); }
 
  private:
   const AdminBackend backend_;
+  loam::History history_;  // its thread uses the backend
 };
 
 }  // namespace
@@ -137,7 +150,8 @@ Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& addre
   auto impl = std::make_unique<Impl>(std::move(backend));
   LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service,
                                                         {.metrics = [it = impl.get()] { return it->service.metrics(); },
-                                                         .protocol_version = wire::kProtocolVersion}));
+                                                         .protocol_version = wire::kProtocolVersion,
+                                                         .api = {.service = admin::NodeAdmin::service_full_name()}}));
   impl->health = std::thread([it = impl.get()] { it->watch(); });
   pthread_setname_np(impl->health.native_handle(), "loam-health");
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));

@@ -18,7 +18,8 @@ namespace loam::storage {
 /// What the administration reads and changes. The storage node implements it. Threads: the threads of the
 /// administration call the functions, several at the same time.
 struct AdminBackend {
-  std::function<NodeStatistics()> statistics;
+  /// Returns all statistics. Those of the tables are left out if `with_tables` is false, because they take long.
+  std::function<NodeStatistics(bool with_tables)> statistics;
   /// Returns statistics of which only the members about identity and service are set, and does not wait for a call of
   /// `statistics`.
   std::function<NodeStatistics()> health;
@@ -34,9 +35,9 @@ struct AdminBackend {
 
 /// Serves NodeAdmin (proto/loam/storage/admin.proto) and the standard gRPC health service of a storage node.
 ///
-/// Role: answers with the statistics of the storage node. Owner: the storage node. Threads: the threads of gRPC call
-/// the functions of the backend, several at the same time. A thread of its own calls `serving` every kHealthCheck and
-/// updates the health service; it polls because a lease runs out without an event.
+/// Role: answers with the statistics of the storage node. Owner: the storage node. Threads: the threads of gRPC, and the
+/// one that samples the history, call the functions of the backend, several at the same time. A thread of its own calls
+/// `serving` every kHealthCheck and updates the health service; it polls because a lease runs out without an event.
 class AdminServer {
  public:
   /// Time between two calls of `serving`.

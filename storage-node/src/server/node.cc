@@ -113,7 +113,7 @@ struct StorageNode::Impl {
   Status start();
   Status start_network();
   void stop();
-  NodeStatistics statistics();
+  NodeStatistics statistics(bool with_tables = true);
   NodeStatistics health() const;
   latency::Latencies latencies() const;
   std::string check_invariants();
@@ -180,7 +180,7 @@ Status StorageNode::Impl::start() {
   control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_replaced);
   if (!options.admin_listen.empty()) {
     AdminBackend backend;
-    backend.statistics = [this] { return statistics(); };
+    backend.statistics = [this](bool with_tables) { return statistics(with_tables); };
     backend.health = [this] { return health(); };
     backend.latencies = [this] { return latencies(); };
     backend.serving = [this] { return registry->in_service() && registry->lease_holds(Env::now_ns()); };
@@ -261,7 +261,7 @@ NodeStatistics StorageNode::Impl::health() const {
   return s;
 }
 
-NodeStatistics StorageNode::Impl::statistics() {
+NodeStatistics StorageNode::Impl::statistics(bool with_tables) {
   NodeStatistics s = health();
   s.sessions = sessions->size();
   s.reconnects = control != nullptr ? control->reconnects() : 0;
@@ -284,7 +284,7 @@ NodeStatistics StorageNode::Impl::statistics() {
   const CompactorStatistics compaction = compactor->statistics();
   s.compacted_pages = compaction.pages_rewritten;
   s.freed_pages = compaction.pages_freed;
-  s.tables = tables->read();
+  if (with_tables) s.tables = tables->read();
   return s;
 }
 

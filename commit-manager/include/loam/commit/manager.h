@@ -27,6 +27,8 @@ struct ManagerOptions {
   std::string listen = "tcp://127.0.0.1:7400";
   /// Address of the gRPC administration as host:port. Port 0 takes a free port. Empty: no administration.
   std::string admin_listen = "127.0.0.1:7410";
+  /// File with the token that a change by HTTP needs, at the status page for instance. Empty: HTTP changes nothing.
+  std::string admin_token_file;
   /// Folder of the state and the commit log (R11, commit log and restart of the commit manager). It is created if its
   /// parent exists. At most one commit manager uses it. Empty: nothing survives, and the cluster ends with the
   /// process.
