@@ -25,14 +25,12 @@ class Cluster:
         self.manager = programs.Server(manager, "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0", "--nodes", 1,
                                        "--client-lease", "60s", "--admin-token-file", self.token_file)
         self.node = programs.Server(node, "--manager", self.manager.address, "--listen", "tcp://127.0.0.1:0", "--admin",
-                                    "127.0.0.1:0", "--memory", memory, "--page", "64KiB")
-        self.client = Client(self.manager.admin)
+                                    "127.0.0.1:0", "--memory", memory, "--page", "256KiB")
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.client.connection.close()
         for server in (self.node, self.manager):
             if server.process.poll() is None:
                 server.process.kill()
@@ -41,10 +39,12 @@ class Cluster:
         self.folder.cleanup()
 
     def create_tables(self, names):
+        client = Client(self.manager.admin)  # the server closes connections that were idle for 5 s
         for name in names:
-            status, reply = self.client.post("/api/CreateTable", {
+            status, reply = client.post("/api/CreateTable", {
                 "name": name, "kind": "TRANSACTIONAL", "fields": [{"name": "id", "type": "INT64"}, {"name": "note", "type": "TEXT"}]})
             assert status == 200, f"{name}: {status} {reply}"
+        client.connection.close()
 
 
 class Client:

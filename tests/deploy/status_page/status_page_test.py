@@ -1,0 +1,144 @@
+"""Tests the status page in a headless Chromium against a real cluster.
+
+Pictures of the page are written to build/status_page, beside the folder of the preset's programs."""
+
+import pathlib
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import chromium  # noqa: E402
+import servers  # noqa: E402
+
+MANAGER, NODE = sys.argv[1:3]
+PICTURES = pathlib.Path(MANAGER).resolve().parents[1] / "status_page"
+TABLES = 1_000
+MANY_TABLES = 10_000
+# Upper bound on the elements of the page with any number of tables: a list shows 25 rows.
+MAX_ELEMENTS = 2_500
+# Upper bound on the requests until the page is ready: its files, and two rounds of the API with one storage node.
+MAX_REQUESTS = 40
+READY = "Number(document.documentElement.dataset.polls ?? 0) > 0"
+
+
+def polls(page):
+    return page.run("Number(document.documentElement.dataset.polls ?? 0)")
+
+
+def next_poll(page):
+    """Waits until the page has fetched everything once more."""
+    page.wait(f"Number(document.documentElement.dataset.polls ?? 0) > {polls(page)}")
+
+
+class StatusPageTest(unittest.TestCase):
+    """The tests share one cluster, whose number of tables rises."""
+
+    @classmethod
+    def setUpClass(cls):
+        PICTURES.mkdir(exist_ok=True)
+        cls.cluster = servers.Cluster(MANAGER, NODE, memory="1GiB")
+        cls.addClassCleanup(cls.cluster.__exit__)
+        cls.cluster.create_tables(f"table_{number:05}" for number in range(TABLES))
+        cls.browser = chromium.Chromium()
+        cls.addClassCleanup(cls.browser.__exit__)
+        cls.manager = f"http://{cls.cluster.manager.admin}/"
+        cls.node = f"http://{cls.cluster.node.admin}/"
+
+    def open(self, url, **options):
+        page = self.browser.open(**options)
+        page.goto(url)
+        page.wait(READY)
+        return page
+
+    def check(self, page):
+        """Checks what must hold at any time."""
+        self.assertEqual(page.complaints(), [])
+        self.assertEqual(page.run((HERE / "accessibility.js").read_text()), [])
+        self.assertLessEqual(page.run("document.querySelectorAll('*').length"), MAX_ELEMENTS)
+        self.assertLessEqual(page.run("document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0,
+                             "the page is wider than the window")
+
+    def test_1_ready_with_a_thousand_tables(self):
+        page = self.browser.open()
+        begin = time.monotonic()
+        page.goto(self.manager)
+        page.wait(READY)
+        print(f"page.ready_ms {1000 * (time.monotonic() - begin):.0f} with {TABLES} tables")
+        self.assertIn(f"1 to 25 of {TABLES + 1:,}", page.run("document.querySelector('#tables [role=status]').textContent"))
+        self.assertLessEqual(len(page.requests()), MAX_REQUESTS)
+        outside = [url for url in page.requests() if not url.startswith(self.manager)]
+        self.assertEqual(outside, [], "the page needs no other server")
+        self.check(page)
+
+    def test_2_looks(self):
+        for name, url in (("manager", self.manager), ("node", self.node)):
+            for look, options in (("light", {}), ("dark", {"dark": True}), ("phone", {"width": 390, "height": 844}),
+                                  ("phone_dark", {"width": 390, "height": 844, "dark": True})):
+                with self.subTest(name=name, look=look):
+                    page = self.open(url, **options)
+                    next_poll(page)
+                    self.check(page)
+                    page.screenshot(PICTURES / f"{name}_{look}.png")
+
+    def test_3_sections_show_the_cluster(self):
+        page = self.open(self.manager)
+        text = page.run("document.body.innerText")
+        for section in ("Storage nodes", "Shards", "Memory", "Tables", "Sessions", "Oldest transactions", "Last minutes"):
+            self.assertIn(section, text)
+        self.assertEqual(page.run("document.getElementById('state').textContent"), "serving")
+        self.assertIn("1 of 1", text)
+        self.assertIn("1,024 virtual shards", text)
+        page = self.open(self.node)
+        self.assertEqual(page.run("document.getElementById('title').textContent"), "Loam storage node 1")
+        self.assertIn("table_", page.run("document.getElementById('tables').innerText"))
+
+    def test_4_keyboard_filters_sorts_and_turns_pages(self):
+        page = self.open(self.manager)
+        first = "document.querySelector('#tables tbody th').textContent"
+        shown = "document.querySelectorAll('#tables tbody tr').length"
+        page.run("document.querySelector('#tables thead button').focus()")
+        page.press("Enter", 13, "\r")
+        page.wait(f"{first} !== 'table_00999'")
+        self.assertEqual(page.run("document.querySelector('#tables th[aria-sort]').textContent"), "Name")
+        page.run("document.querySelector('#tables .tools button:last-child').focus()")
+        page.press("Enter", 13, "\r")
+        page.wait("document.querySelector('#tables [role=status]').textContent.startsWith('26 to 50')")
+        next_poll(page)
+        self.assertEqual(page.run("document.activeElement.textContent"), "Next", "an update keeps the focus")
+        page.run("document.querySelector('#tables input').focus()")
+        page.call("Input.insertText", text="00777")
+        page.wait(f"{shown} === 1 && {first} === 'table_00777'")
+        page.call("Input.insertText", text="x")
+        page.wait("document.querySelector('#tables .empty')?.textContent === 'Nothing has this name.'")
+        self.check(page)
+
+    def test_5_ten_thousand_tables(self):
+        self.cluster.create_tables(f"table_{number:05}" for number in range(TABLES, MANY_TABLES))
+        page = self.open(self.manager)
+        self.assertIn(f"1 to 25 of {MANY_TABLES + 1:,}",
+                      page.run("document.querySelector('#tables [role=status]').textContent"))
+        page.run("document.querySelector('#tables input').focus()")
+        page.call("Input.insertText", text="09999")
+        page.wait("document.querySelectorAll('#tables tbody tr').length === 1")
+        self.assertEqual(page.run("document.querySelector('#tables tbody th').textContent"), "table_09999")
+        self.check(page)
+
+    def test_6_says_that_a_server_does_not_answer(self):
+        page = self.open(self.manager)
+        self.cluster.node.process.kill()
+        page.wait("document.getElementById('nodes').innerText.includes('unreachable')")
+        self.cluster.manager.process.kill()
+        page.wait("!document.getElementById('unreachable').hidden")
+        self.assertEqual(page.run("document.getElementById('state').textContent"), "no answer")
+        self.assertEqual(page.run((HERE / "accessibility.js").read_text()), [])
+        page.screenshot(PICTURES / "manager_unreachable.png")
+
+
+if __name__ == "__main__":
+    if why := chromium.missing():
+        print(f"SKIPPED: {why}")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
