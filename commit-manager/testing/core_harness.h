@@ -31,9 +31,7 @@ class RecordingOutbox final : public Outbox {
     return true;
   }
   void close(PeerId peer, const Status& why) override { closed.emplace(peer, why.code()); }
-  void log_event(LogEvent, const std::string& line, LogFields, std::source_location) override {
-    log_events.push_back(line);
-  }
+  void log(const LogLine& line, std::source_location) override { log_events.emplace_back(line.message); }
 
   std::map<PeerId, std::deque<Buffer>> sent;
   std::map<PeerId, StatusCode> closed;

@@ -260,7 +260,8 @@ HttpReply Api::call(const HttpRequest& request, std::string_view method_name) {
                        std::string(status.message()));
   }
   HttpReply reply = run(*method, *message);
-  log_info("change by HTTP: " + method->name() + ", reply " + std::to_string(reply.status));
+  log_info("admin.change", "change by HTTP: " + method->name() + ", reply " + std::to_string(reply.status),
+           {{"method", method->name()}, {"status", std::to_string(reply.status)}});
   return reply;
 }
 
@@ -309,7 +310,7 @@ HttpReply Api::ask_node(const HttpRequest& request, std::string_view node_and_me
   if (!address.ok()) return failure(404, "NOT_FOUND", address.status().message());
   const std::string target = std::string(kApi) + std::string(node_and_method.substr(slash + 1)) +
                              (request.query.empty() ? "" : "?") + request.query;
-  Result<HttpReply> reply = http_get(*address, target, kCallTimeout, cancelled_);
+  Result<HttpReply> reply = http_get(*address, target, kCallTimeout, &cancelled_);
   if (!reply.ok()) return failure(504, "UNAVAILABLE", reply.status().message());
   return std::move(*reply);
 }

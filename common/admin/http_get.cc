@@ -37,18 +37,18 @@ class Exchange {
     parser_.body_limit(kMaxFetchedBytes);
   }
 
-  /// Returns whether a reply has arrived.
-  bool run(const std::vector<asio::ip::tcp::endpoint>& endpoints, std::chrono::milliseconds timeout,
-           const std::atomic<bool>& cancelled) {
+  /// Returns the error that ended the request, if any.
+  error_code run(const std::vector<asio::ip::tcp::endpoint>& endpoints, std::chrono::milliseconds timeout,
+                 const std::atomic<bool>* cancelled) {
     stream_.expires_after(timeout);
     stream_.async_connect(endpoints, [this](const error_code& error, const asio::ip::tcp::endpoint&) {
-      if (!error) write();
+      if (goes_on(error)) write();
     });
     // relaxed: the flag orders nothing, it only ends the wait
     while (context_.run_for(kCancelCheck) > 0 || !context_.stopped()) {
-      if (cancelled.load(std::memory_order_relaxed)) return false;
+      if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) return asio::error::operation_aborted;
     }
-    return parser_.is_done();
+    return error_;
   }
 
   HttpReply reply() {
@@ -58,10 +58,17 @@ class Exchange {
   }
 
  private:
+  bool goes_on(const error_code& error) {
+    error_ = error;
+    return !error.failed();
+  }
   void write() {
     http::async_write(stream_, request_, [this](const error_code& error, size_t) {
-      if (!error) http::async_read(stream_, buffer_, parser_, [](const error_code&, size_t) {});
+      if (goes_on(error)) read();
     });
+  }
+  void read() {
+    http::async_read(stream_, buffer_, parser_, [this](const error_code& error, size_t) { error_ = error; });
   }
 
   asio::io_context context_{1};
@@ -69,12 +76,13 @@ class Exchange {
   beast::flat_buffer buffer_;
   http::request<http::empty_body> request_;
   http::response_parser<http::string_body> parser_;
+  error_code error_;
 };
 
 }  // namespace
 
 Result<HttpReply> http_get(const std::string& address, const std::string& target, std::chrono::milliseconds timeout,
-                           const std::atomic<bool>& cancelled) {
+                           const std::atomic<bool>* cancelled) {
   LOAM_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, resolve_listen_addresses(address));
   std::vector<asio::ip::tcp::endpoint> endpoints;
   for (const SocketAddress& one : addresses) {
@@ -84,8 +92,9 @@ Result<HttpReply> http_get(const std::string& address, const std::string& target
     endpoints.push_back(endpoint);
   }
   Exchange exchange(address, target);
-  if (!exchange.run(endpoints, timeout, cancelled)) {
-    return Status(StatusCode::kUnavailable, "the administration at " + address + " does not answer");
+  if (const error_code error = exchange.run(endpoints, timeout, cancelled); error.failed()) {
+    return Status(StatusCode::kUnavailable,
+                  "GET " + target + ": the administration at " + address + " does not answer: " + error.message());
   }
   return exchange.reply();
 }

@@ -1,4 +1,4 @@
-// An HTTP client for requests from one administration port to another.
+// An HTTP client for requests to administration ports.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 
 namespace loam {
 
-/// Upper bound on the body that http_get() accepts: the statistics of 100,000 tables with some room.
-inline constexpr size_t kMaxFetchedBytes = 64u << 20;
+/// Upper bound on the body that http_get() accepts. The metrics of 100,000 tables take less.
+inline constexpr size_t kMaxFetchedBytes = size_t{256} << 20;
 
 /// Sends "GET `target`" to "host:port" and returns status, type and body of the reply. Blocks until the reply is
-/// complete, `timeout` has passed, or `cancelled` is true. kUnavailable: no reply came; the message names the address.
+/// complete, `timeout` has passed, or `*cancelled` is true. kUnavailable: no reply came; the message says why.
 Result<HttpReply> http_get(const std::string& address, const std::string& target, std::chrono::milliseconds timeout,
-                           const std::atomic<bool>& cancelled);
+                           const std::atomic<bool>* cancelled = nullptr);
 
 }  // namespace loam

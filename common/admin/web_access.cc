@@ -84,13 +84,13 @@ std::optional<HttpReply> WebAccess::refuse_change(const HttpRequest& request) co
   }
   const Result<std::string> token = read_token(token_file_);
   if (!token.ok()) {
-    log_warning("a change by HTTP is refused: " + std::string(token.status().message()));
+    log_warning("admin.token_unusable", "a change by HTTP is refused: " + std::string(token.status().message()));
     return refuse(500, "the token file of this server cannot be used; its log says why");
   }
   constexpr std::string_view kBearer = "Bearer ";
   const std::string_view given = request.authorization;
   if (given.starts_with(kBearer) && same_secret(given.substr(kBearer.size()), *token)) return std::nullopt;
-  log_warning("a change by HTTP is refused: its token is missing or wrong");
+  log_warning("admin.change_refused", "a change by HTTP is refused: its token is missing or wrong");
   HttpReply reply =
       refuse(401, "a change needs the header Authorization: Bearer TOKEN, with the token of the token file");
   reply.headers.emplace_back("WWW-Authenticate", "Bearer");

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/sanitizer.h"
 #include "common/fiber/scheduler.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -14,12 +15,6 @@
 
 namespace loam::fiber {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 TEST(Stack, IsRoundedUpAndUsableToItsEnds) {
   const Stack stack = map_stack(1);

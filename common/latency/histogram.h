@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -70,7 +71,7 @@ class HistogramOf {
   /// bucket, twice the largest bound for the last bucket, 0 without durations.
   uint64_t quantile_ns(double share) const {
     const uint64_t all = count();
-    const auto wanted = static_cast<uint64_t>(share * static_cast<double>(all));
+    const auto wanted = static_cast<uint64_t>(std::ceil(share * static_cast<double>(all)));
     uint64_t seen = 0;
     for (size_t i = 0; i < kBuckets; ++i) {
       seen += buckets_[i];

@@ -40,5 +40,13 @@ TEST(HistogramTest, AQuantileIsTheBoundOfItsBucket) {
   EXPECT_EQ(histogram.quantile_ns(1), 1'024'000u);
 }
 
+TEST(HistogramTest, AQuantileOfFewDurationsIsTheLongestOne) {
+  Histogram histogram;
+  histogram.add(10'000, 2);
+  histogram.add(900'000);
+  EXPECT_EQ(histogram.quantile_ns(0.5), 16'000u);
+  EXPECT_EQ(histogram.quantile_ns(0.99), 1'024'000u) << "two of three are fewer than 99 %";
+}
+
 }  // namespace
 }  // namespace loam::latency

@@ -24,17 +24,11 @@
 #include <unwind.h>
 
 #include "common/base/crash_reason.h"
+#include "common/base/sanitizer.h"
 #include "common/base/signal_stack.h"
 
 namespace loam::program {
 namespace {
-
-/// Whether a sanitizer reports the crashes of this build.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 struct FatalSignal {
   int number;
@@ -328,7 +322,7 @@ _Unwind_Reason_Code stop_at_once(_Unwind_Context*, void*) { return _URC_END_OF_S
 }  // namespace
 
 void CrashHandler::install() {
-  if constexpr (kSanitized) return;
+  if constexpr (kSanitized) return;  // the sanitizer reports the crashes
   static_cast<void>(build_id());
   _Unwind_Backtrace(stop_at_once, nullptr);  // binds the symbols of the unwinder, which a handler must not do
   SignalStack::enable();

@@ -13,6 +13,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/log.h"
+#include "common/base/sanitizer.h"
 #include "common/base/thread.h"
 #include "common/program/log_output.h"
 
@@ -25,9 +26,7 @@ using nlohmann::json;
 class CrashHandlerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "sanitizers report crashes themselves";
-#endif
+    if (kSanitized) GTEST_SKIP() << "sanitizers report crashes themselves";
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     path_ = (std::filesystem::temp_directory_path() / ("loam_crash_" + std::to_string(::getppid()))).string();
     // The child of the death test runs this function again, and must find the name of its parent's file.

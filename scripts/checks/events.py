@@ -9,8 +9,8 @@ WHAT = "every event of the log has one place in the sources and one row in docs/
 
 DOCUMENT = "docs/log-events.md"
 # Calls that log, and the level of their lines. The first argument is the event. A call of log() names its level.
-_LEVELS = {"log_info": "info", "log_warning": "warning", "log_error": "error", "log_event": "info", "log_line": "info"}
-_CALL = re.compile(r"\b(log_info|log_warning|log_error|log_event|log_line)\(")
+_LEVELS = {"log_info": "info", "log_warning": "warning", "log_error": "error", "log_line": "info"}
+_CALL = re.compile(r"\b(log_info|log_warning|log_error|log_line)\(")
 # A LogLine that is written without these calls.
 _LOG_LINE = re.compile(r"\b(?:log|write)\(\s*\{")
 _LINE = re.compile(r'\{\s*(?:LogLevel::k(\w+)|[^{};]*?)\s*,\s*"([a-z0-9_.]+)"\s*,')

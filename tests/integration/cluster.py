@@ -295,7 +295,7 @@ class Cluster:
     def number(self, node):
         """Returns the number by which the commit manager knows the node: the order in which the nodes registered."""
         listed = [json.loads(line) for line in self.loam("node", "list", "--json").splitlines()]
-        return next(one["id"] for one in listed if one["address"] == self.addresses[node.name])
+        return next(one["node"] for one in listed if one["address"] == self.addresses[node.name])
 
     def client(self, name, pause=None, address=None):
         """Starts a client that waits for commands."""

@@ -10,7 +10,8 @@ from cluster import DEADLINE_S, LOAM, Cluster, main
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 6
 SERVER_FILES = {"health.json", "version.json", "options.json", "metrics.txt", "log.txt"}
-CLUSTER_FILES = {f"cluster/{name}.json" for name in ("nodes", "statistics", "tables", "shards", "sessions", "transactions")}
+CLUSTER_FILES = {f"cluster/{name}.json" for name in ("nodes", "statistics", "tables", "shards", "sessions", "transactions", "queries",
+                                                     "slow")}
 RECORD_TEXT = "a-text-that-only-a-record-has"
 
 
@@ -85,7 +86,7 @@ class SupportBundleTest(unittest.TestCase):
         self.assertEqual(done.returncode, COMPLETE, done.stderr)
         self.assertIn("asking the commit manager at ", done.stderr)
         self.assertIn("asking storage node 2 at ", done.stderr)
-        self.assertIn(f"{self.output}: 23 files, ", done.stdout)
+        self.assertIn(f"{self.output}: 25 files, ", done.stdout)
         for name, content in self.files().items():
             if name.endswith("log.txt"):
                 self.assertEqual(content.count("\n"), 1, name)

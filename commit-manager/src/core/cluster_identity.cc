@@ -32,8 +32,8 @@ Status ClusterIdentity::check_node(const wire::RegisterNode& request) {
   std::erase_if(refused_nodes_, [&](const RefusedNode& node) { return node.address == request.address; });
   if (!stale_.ok()) return stale_;
   if (unreported_.erase(catalog_.node_at(request.address)) != 0 && unreported_.empty()) {
-    outbox_.log_event("cluster.state_confirmed",
-                      "every storage node with shards has reported, and none has received a newer state than this one");
+    outbox_.log({LogLevel::kInfo, "cluster.state_confirmed",
+                 "every storage node with shards has reported, and none has received a newer state than this one"});
   }
   return serving_status();
 }
@@ -43,9 +43,10 @@ void ClusterIdentity::record_refused_node(const wire::RegisterNode& request, con
   RefusedNode refused{request.address, request.admin_address, std::string(why.message())};
   const auto at = std::ranges::find(refused_nodes_, request.address, &RefusedNode::address);
   if (at != refused_nodes_.end() && at->reason == refused.reason) return;
-  outbox_.log_event("node.refused",
-                    "storage node at " + request.address + " is refused and keeps its records: " + refused.reason,
-                    {{"address", request.address}});
+  outbox_.log({LogLevel::kWarning,
+               "node.refused",
+               "storage node at " + request.address + " is refused and keeps its records: " + refused.reason,
+               {{"address", request.address}}});
   if (at != refused_nodes_.end()) refused_nodes_.erase(at);
   if (refused_nodes_.size() >= kMaxRefusedNodes) refused_nodes_.erase(refused_nodes_.begin());
   refused_nodes_.push_back(std::move(refused));
@@ -57,7 +58,7 @@ void ClusterIdentity::become_stale(const wire::RegisterNode& request, const Stat
   stale_ = Status(StatusCode::kWrongCluster,
                   "this commit manager serves no client any more: its state does not contain what storage node at " +
                       request.address.substr(0, kMaxAddressBytes) + " has received: " + std::string(why.message()));
-  outbox_.log_event("cluster.state_stale", std::string(stale_.message()));
+  outbox_.log({LogLevel::kError, "cluster.state_stale", std::string(stale_.message())});
 }
 
 Status ClusterIdentity::check_client(const wire::OpenSession& request) const {

@@ -50,8 +50,8 @@ void Core::Impl::apply_log_progress(const CommitLogProgress& progress) {
 void Core::Impl::on_log_failed(const Status& why) {
   if (!durable_status_.ok()) return;
   durable_status_ = why;
-  outbox_.log_event("commit_log.failed",
-                    "the commit log failed; the commit manager sends nothing more: " + why.to_string());
+  outbox_.log({LogLevel::kError, "commit_log.failed",
+               "the commit log failed; the commit manager sends nothing more: " + why.to_string()});
 }
 
 void Core::Impl::make_publication(Publication& publication) {

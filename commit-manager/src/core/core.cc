@@ -239,9 +239,10 @@ void Core::Impl::detach_peer(Peer& peer, const Status& why, bool ends_session) {
   if (peer.node.value != 0) {
     std::erase_if(node_peers_, [&](const auto& entry) { return entry.second == peer.id; });
     std::erase_if(pending_registrations_, [&](const auto& entry) { return entry.second.peer == peer.id; });
-    outbox_.log_event("node.disconnected",
-                      "storage node " + std::to_string(peer.node.value) + " is not connected: " + why.to_string(),
-                      {{"node", peer.node.value}});
+    outbox_.log({LogLevel::kWarning,
+                 "node.disconnected",
+                 "storage node " + std::to_string(peer.node.value) + " is not connected: " + why.to_string(),
+                 {{"node", peer.node.value}}});
   }
 }
 

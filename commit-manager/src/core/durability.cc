@@ -58,8 +58,8 @@ void Core::Impl::finish_store(const Status& outcome) {
     send_stored_registration_replies();
   } else {
     durable_status_ = outcome;
-    outbox_.log_event("state.not_stored",
-                      "the state could not be stored; the commit manager sends nothing more: " + outcome.to_string());
+    outbox_.log({LogLevel::kError, "state.not_stored",
+                 "the state could not be stored; the commit manager sends nothing more: " + outcome.to_string()});
   }
   states_.send_deferred(durable_status_);
   if (outcome.ok()) run_queued_begins();

@@ -97,10 +97,10 @@ void DurableStates::watch(uint64_t now_ns) {
   } else if (!slow_store_noted_ && now_ns - watched_since_ns_ >= kSlowStoreNs) {
     Env::probe("manager.durable.slow");
     slow_store_noted_ = true;
-    outbox_.log_event(
-        "disk.slow",
-        "the disk has not stored the state of the commit manager for a second: registrations of storage nodes and "
-        "table changes wait for it, begins continue while reserved ids are left; check that disk");
+    outbox_.log(
+        {LogLevel::kWarning, "disk.slow",
+         "the disk has not stored the state of the commit manager for a second: registrations of storage nodes and "
+         "table changes wait for it, begins continue while reserved ids are left; check that disk"});
   }
 }
 

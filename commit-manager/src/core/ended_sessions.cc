@@ -74,10 +74,11 @@ void EndedSessions::advance(uint64_t now_ns) {
       ended.fenced_everywhere = true;
       fenced.push_back(at->first);
       --fencing_;
-      outbox_.log_event("session.fenced",
-                        "session " + std::to_string(at->first.value) + " is fenced everywhere; " +
-                            std::to_string(ended.aborted->size()) + " transactions to undo",
-                        {{"session", at->first.value}, {"to_undo", ended.aborted->size()}});
+      outbox_.log({LogLevel::kInfo,
+                   "session.fenced",
+                   "session " + std::to_string(at->first.value) + " is fenced everywhere; " +
+                       std::to_string(ended.aborted->size()) + " transactions to undo",
+                   {{"session", at->first.value}, {"to_undo", ended.aborted->size()}}});
       remove_if_recovered(at);
     }
     at = next;

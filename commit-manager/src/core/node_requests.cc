@@ -131,15 +131,16 @@ void Core::Impl::apply_registration(Peer& peer, uint64_t sequence, const Catalog
   }
   const bool shards_assigned = catalog_.assign_shards();
   const NodeStatus& node = catalog_.node(id);
-  outbox_.log_event("node.registered",
-                    "storage node " + std::to_string(id.value) + " at " + node.info.address +
-                        (registration.new_start ? " started as incarnation " : " came back as incarnation ") +
-                        std::to_string(node.info.incarnation.value) +
-                        (node.memory_lost ? ": the records of its shards are lost; requests for these shards are "
-                                            "refused until the loss is accepted"
-                                          : "") +
-                        (shards_assigned ? ", shards dealt out" : ""),
-                    {{"node", id.value}, {"address", node.info.address}, {"incarnation", node.info.incarnation.value}});
+  outbox_.log({node.memory_lost ? LogLevel::kWarning : LogLevel::kInfo,
+               "node.registered",
+               "storage node " + std::to_string(id.value) + " at " + node.info.address +
+                   (registration.new_start ? " started as incarnation " : " came back as incarnation ") +
+                   std::to_string(node.info.incarnation.value) +
+                   (node.memory_lost ? ": the records of its shards are lost; requests for these shards are "
+                                       "refused until the loss is accepted"
+                                     : "") +
+                   (shards_assigned ? ", shards dealt out" : ""),
+               {{"node", id.value}, {"address", node.info.address}, {"incarnation", node.info.incarnation.value}}});
   if (!states_.enabled() || (!shards_assigned && can_send_registration_reply(id))) {
     node_peers_[id] = peer.id;
     send_registration_reply(peer, true);
@@ -229,9 +230,10 @@ Status Core::Impl::finish_loss_acceptance(NodeId node, uint64_t sequence, Status
   if (outcome.ok()) {
     Env::probe("manager.node.loss_accepted");
     catalog_.finish_loss(node);
-    outbox_.log_event("node.loss_accepted",
-                      "storage node " + std::to_string(node.value) + " serves its shards, empty: the loss was accepted",
-                      {{"node", node.value}});
+    outbox_.log({LogLevel::kInfo,
+                 "node.loss_accepted",
+                 "storage node " + std::to_string(node.value) + " serves its shards, empty: the loss was accepted",
+                 {{"node", node.value}}});
   }
   when_stored([done, outcome = std::move(outcome)](const Status& stored) { done(stored.ok() ? outcome : stored); });
   return ok_status();
@@ -297,9 +299,10 @@ void Core::Impl::expire_nodes(uint64_t now_ns) {
     catalog_.node_unreachable(id);
     synced_nodes_.erase(id);
     changes_.stop_awaiting(id);
-    outbox_.log_event("node.unreachable",
-                      "storage node " + std::to_string(id.value) + " is unreachable: its lease ran out",
-                      {{"node", id.value}});
+    outbox_.log({LogLevel::kWarning,
+                 "node.unreachable",
+                 "storage node " + std::to_string(id.value) + " is unreachable: its lease ran out",
+                 {{"node", id.value}}});
     if (const auto loss = losses_.find(id); loss != losses_.end()) {
       const auto done = std::move(loss->second.done);
       losses_.erase(loss);

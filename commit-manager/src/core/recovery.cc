@@ -173,8 +173,8 @@ void Core::Impl::finish_restart_if_recovered() {
   committed_before_.reset();
   Env::probe("manager.recovery.restarted");
   republish_ = true;
-  outbox_.log_event("recovery.restart_finished",
-                    "all sessions of earlier epochs are recovered; begins are answered from now on");
+  outbox_.log({LogLevel::kInfo, "recovery.restart_finished",
+               "all sessions of earlier epochs are recovered; begins are answered from now on"});
 }
 
 const FencedSessions* Core::Impl::sweep_due() const {

@@ -144,10 +144,11 @@ Status Core::Impl::close_session(Session& session, ByteReader& reader, uint64_t 
 
 void Core::Impl::end_session(Session& session, std::string why) {
   ++counts_.sessions_lost;
-  outbox_.log_event("session.ended",
-                    "session " + std::to_string(session.id.value) + " (" + session.client_name + ") ended with " +
-                        std::to_string(session.usage.open) + " open transactions: " + why,
-                    {{"session", session.id.value}, {"client", session.client_name}, {"open", session.usage.open}});
+  outbox_.log({LogLevel::kInfo,
+               "session.ended",
+               "session " + std::to_string(session.id.value) + " (" + session.client_name + ") ended with " +
+                   std::to_string(session.usage.open) + " open transactions: " + why,
+               {{"session", session.id.value}, {"client", session.client_name}, {"open", session.usage.open}}});
   const SessionId id = session.id;
   std::string name = session.client_name;
   if (session.peer.value != 0) peers_.at(session.peer).ended_session = id;

@@ -144,8 +144,6 @@ void Server::close(PeerId peer, const Status& why) {
   connection.close(why);
 }
 
-void Server::log_event(LogEvent event, const std::string& line, LogFields fields, std::source_location where) {
-  log_info(event, line, fields, where);
-}
+void Server::log(const LogLine& line, std::source_location where) { loam::log(line, where); }
 
 }  // namespace loam::commit

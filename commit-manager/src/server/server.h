@@ -78,7 +78,7 @@ class Server final : public net::Handler, public Outbox {
   // Outbox
   bool send(PeerId peer, Bytes message) override;
   void close(PeerId peer, const Status& why) override;
-  void log_event(LogEvent event, const std::string& line, LogFields fields, std::source_location where) override;
+  void log(const LogLine& line, std::source_location where) override;
 
  private:
   struct PeerEntry {

@@ -1,6 +1,15 @@
 // A table of which one page of rows is in the document, so that 10,000 rows cost no more than 25.
 
+import {count} from "./format.js";
+
 const PAGE = 25;
+
+// Columns of the rows' member `key`. A row without it shows a dash.
+export const column = (title, key, text = (value) => String(value), more = {}) =>
+  ({title, value: (row) => row[key], text: (row) => (row[key] === undefined ? "–" : text(row[key])), ...more});
+export const numeric = (title, key, text = count) => column(title, key, text, {
+  numeric: true, value: (row) => row[key] ?? -1,
+});
 
 export function element(name, properties = {}, ...children) {
   const {dataset, ...rest} = properties;

@@ -3,7 +3,8 @@
 import {ApiError, get, post} from "./api.js";
 import {Chart, Samples} from "./charts.js";
 import {bytes, count, duration, short, statistics, tableRows, words} from "./format.js";
-import {List, element, setText} from "./list.js";
+import {List, column, element, numeric, setText} from "./list.js";
+import {Latencies, Queries, SLOW_OPERATIONS} from "./open_work.js";
 
 const POLL_MS = 2_000;
 const MAX_WAIT_MS = 30_000;
@@ -63,11 +64,6 @@ function showState(good, text) {
 }
 
 const share = (used, limit) => `${bytes(used)} of ${bytes(limit)}${limit > 0 ? ` (${Math.round(100 * used / limit)} %)` : ""}`;
-const column = (title, key, text = (value) => String(value), more = {}) =>
-  ({title, value: (row) => row[key], text: (row) => (row[key] === undefined ? "–" : text(row[key])), ...more});
-const numeric = (title, key, text = count) => column(title, key, text, {
-  numeric: true, value: (row) => row[key] ?? -1,
-});
 
 // Charts of the storage nodes' history, which both kinds of page show.
 function nodeCharts(grid) {
@@ -171,17 +167,23 @@ class ClusterPage {
         column("State", "state", words), numeric("Newer ids", "newer_ids"),
       ],
     });
+    this.queries = new Queries(addSection("queries", "Running queries"));
+    this.latencies = new Latencies(addSection("latencies", "Latencies"));
     this.lastNodes = [];
   }
 
   async poll(slow) {
-    const [health, all, nodes, sessions, transactions] = await Promise.all([
+    const [health, all, nodes, sessions, transactions, slowOperations] = await Promise.all([
       get("Health"), get("Statistics"), get("ListNodes"), get("ListSessions"),
-      get(`ListTransactions?max=${OLDEST_TRANSACTIONS}`), addHistory("", "manager"),
+      get(`ListTransactions?max=${OLDEST_TRANSACTIONS}`), get(SLOW_OPERATIONS), addHistory("", "manager"),
     ]);
     const manager = statistics(all.statistics);
     this.lastNodes = await Promise.all((nodes.nodes ?? []).map((node) => this.askNode(node)));
     this.show(health, all, manager, sessions.sessions ?? [], transactions.transactions ?? []);
+    const answering = this.lastNodes.filter((node) => node.uptime_ns !== undefined);
+    this.queries.update(answering.map((node) => ({node: node.id, reply: node.queries})));
+    this.latencies.update([{server: "commit manager", reply: slowOperations},
+                           ...answering.map((node) => ({server: `node ${node.id}`, reply: node.slowOperations}))]);
     if (slow) await this.pollSlow();
   }
 
@@ -190,10 +192,13 @@ class ClusterPage {
     if (!node.live || !node.admin_address) return {...result, error: node.live ? "no administration" : words(node.state)};
     try {
       const prefix = `node/${node.id}/`;
-      const [own] = await Promise.all([get(`${prefix}Statistics?without_tables=true`), addHistory(prefix, prefix)]);
+      const [own, queries, slowOperations] = await Promise.all([
+        get(`${prefix}Statistics?without_tables=true`), get(`${prefix}ListQueries`), get(prefix + SLOW_OPERATIONS),
+        addHistory(prefix, prefix),
+      ]);
       const numbers = statistics(own.statistics);
       if (numbers.node !== result.id) throw new ApiError(0, `${node.admin_address} is another server, seen from here`);
-      return {...numbers, ...result};
+      return {...numbers, ...result, queries, slowOperations};
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       return {...result, error: error.message};
@@ -279,11 +284,13 @@ class NodePage {
     this.charts = nodeCharts(byId("chart-grid"));
     this.memory = memoryList(addSection("memory", "Memory"));
     this.tables = tableList(addSection("tables", "Tables"));
+    this.queries = new Queries(addSection("queries", "Running queries"));
+    this.latencies = new Latencies(addSection("latencies", "Latencies"));
   }
 
   async poll(slow) {
-    const [health, all] = await Promise.all([
-      get("Health"), get("Statistics?without_tables=true"), addHistory("", "node"),
+    const [health, all, queries, slowOperations] = await Promise.all([
+      get("Health"), get("Statistics?without_tables=true"), get("ListQueries"), get(SLOW_OPERATIONS), addHistory("", "node"),
     ]);
     const node = statistics(all.statistics);
     node.id = node.node;
@@ -306,6 +313,8 @@ class NodePage {
     ]);
     this.charts.forEach((chart) => chart.update([samplesOf("node")]));
     this.memory.update([node]);
+    this.queries.update([{node: node.id, reply: queries}]);
+    this.latencies.update([{server: `node ${node.id}`, reply: slowOperations}]);
     if (!slow) return;
     const tables = new Map();
     addTables(tables, tableRows((await get("Statistics")).tables));

@@ -45,7 +45,7 @@ class ApiTest(unittest.TestCase):
         self.assertTrue(index["changes_allowed"])
         _, index = self.node.get("/api/")
         self.assertEqual((index["service"], index["changes"], index["changes_allowed"]),
-                         ("loam.storage.admin.NodeAdmin", [], False))
+                         ("loam.storage.admin.NodeAdmin", ["CancelQuery"], False))
 
     def test_every_read_method_answers(self):
         queries = {"DescribeTable": "?name=accounts", "ListTransactions": "?max=5", "ListTables": "?with_system=true"}

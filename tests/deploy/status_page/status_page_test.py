@@ -2,7 +2,10 @@
 
 Pictures of the page are written to build/status_page, beside the folder of the preset's programs."""
 
+import contextlib
+import json
 import pathlib
+import subprocess
 import sys
 import time
 import unittest
@@ -13,7 +16,7 @@ sys.path.insert(0, str(HERE))
 import chromium  # noqa: E402
 import servers  # noqa: E402
 
-MANAGER, NODE = sys.argv[1:3]
+MANAGER, NODE, LOAM, WORKLOAD = sys.argv[1:5]
 PICTURES = pathlib.Path(MANAGER).resolve().parents[1] / "status_page"
 TABLES = 1_000
 MANY_TABLES = 10_000
@@ -21,6 +24,7 @@ MANY_TABLES = 10_000
 MAX_ELEMENTS = 2_500
 # Upper bound on the requests until the page is ready: its files, and two rounds of the API with one storage node.
 MAX_REQUESTS = 40
+ROWS, ROW_BYTES = 12, 100_000  # more chunks than a scan gets whose client reads none
 READY = "Number(document.documentElement.dataset.polls ?? 0) > 0"
 
 
@@ -86,7 +90,8 @@ class StatusPageTest(unittest.TestCase):
     def test_3_sections_show_the_cluster(self):
         page = self.open(self.manager)
         text = page.run("document.body.innerText")
-        for section in ("Storage nodes", "Shards", "Memory", "Tables", "Sessions", "Oldest transactions", "Last minutes"):
+        for section in ("Storage nodes", "Shards", "Memory", "Tables", "Sessions", "Oldest transactions", "Running queries",
+                        "Latencies", "Last minutes"):
             self.assertIn(section, text)
         self.assertEqual(page.run("document.getElementById('state').textContent"), "serving")
         self.assertIn("1 of 1", text)
@@ -115,10 +120,64 @@ class StatusPageTest(unittest.TestCase):
         page.wait("document.querySelector('#tables .empty')?.textContent === 'Nothing has this name.'")
         self.check(page)
 
-    def test_5_ten_thousand_tables(self):
+    def loam(self, *arguments, **options):
+        subprocess.run([LOAM, *arguments, "--connect", self.cluster.manager.address], check=True, capture_output=True,
+                       text=True, timeout=servers.DEADLINE_S, **options)
+
+    @contextlib.contextmanager
+    def client_with_a_query(self):
+        """Yields a client that has read nothing of its scan of a table yet, as a function that sends it a command."""
+        self.loam("table", "create", "big", "--field", "value:text")
+        self.loam("import", "big", "-", "--key", "key",
+                  input="key,value\n" + "".join(f"{key},{'x' * ROW_BYTES}\n" for key in range(ROWS)))
+        command = [WORKLOAD, "--connect", self.cluster.manager.address, "--name", "watched", "--history",
+                   f"{self.cluster.folder.name}/history", "console"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+            def send(line):
+                client.stdin.write(line + "\n")
+                client.stdin.flush()
+                return json.loads(client.stdout.readline())
+
+            json.loads(client.stdout.readline())  # its session
+            self.assertTrue(send("stream big")["ok"])
+            yield send
+            client.stdin.close()
+
+    def test_5_an_operator_finds_a_query_and_ends_its_session(self):
+        with self.client_with_a_query() as client:
+            page = self.open(self.manager)
+            page.wait("document.getElementById('queries').innerText.includes('waiting for client')")
+            query = page.run("document.querySelector('#queries tbody tr').innerText")
+            self.assertIn("big", query)
+            self.assertRegex(query, r"127\.0\.0\.1:\d+")
+            latencies = page.run("document.getElementById('latencies').innerText")
+            self.assertRegex(latencies, r"begin\s+commit manager\s+[1-9]")
+            self.assertRegex(latencies, r"write\s+node 1\s+[1-9]")
+
+            row = "[...document.querySelectorAll('#sessions-list tbody tr')].find((row) => row.innerText.includes('watched'))"
+            page.run(f"{row}.querySelector('button').click()")
+            self.assertIn("watched", page.run("document.getElementById('confirm-text').textContent"))
+            self.check(page)
+            page.run("document.getElementById('token').focus()")
+            page.call("Input.insertText", text="wrong")
+            page.press("Enter", 13, "\r")
+            page.wait("!document.getElementById('confirm-error').hidden")
+            self.assertTrue(page.run("document.getElementById('confirm').open"))
+            self.assertTrue(client("stream big")["ok"], "a wrong token changes nothing")
+            page.run("document.getElementById('token').select()")
+            page.call("Input.insertText", text=servers.TOKEN)
+            page.press("Enter", 13, "\r")
+            page.wait("!document.getElementById('confirm').open")
+            page.wait(f"!({row})?.querySelector('button:not([hidden])')")
+            self.assertEqual(client("drain")["code"], "kFenced")
+            page.wait("document.getElementById('queries').innerText.includes('No query runs.')")
+            # Chromium reports the status 401 of the wrong token.
+            self.assertEqual([one for one in page.complaints() if "401" not in one], [])
+
+    def test_6_ten_thousand_tables(self):
         self.cluster.create_tables(f"table_{number:05}" for number in range(TABLES, MANY_TABLES))
         page = self.open(self.manager)
-        self.assertIn(f"1 to 25 of {MANY_TABLES + 1:,}",
+        self.assertIn(f"1 to 25 of {MANY_TABLES + 2:,}",
                       page.run("document.querySelector('#tables [role=status]').textContent"))
         page.run("document.querySelector('#tables input').focus()")
         page.call("Input.insertText", text="09999")
@@ -126,7 +185,7 @@ class StatusPageTest(unittest.TestCase):
         self.assertEqual(page.run("document.querySelector('#tables tbody th').textContent"), "table_09999")
         self.check(page)
 
-    def test_6_says_that_a_server_does_not_answer(self):
+    def test_7_says_that_a_server_does_not_answer(self):
         page = self.open(self.manager)
         self.cluster.node.process.kill()
         page.wait("document.getElementById('nodes').innerText.includes('unreachable')")
@@ -141,4 +200,4 @@ if __name__ == "__main__":
     if why := chromium.missing():
         print(f"SKIPPED: {why}")
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]])

@@ -19,7 +19,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/ids.h"
-#include "common/base/log_event.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/wire/catalog.h"
 #include "common/wire/fence_set.h"
@@ -155,10 +155,8 @@ class Outbox {
   /// Closes the connection after the messages that were sent before. The core has already dropped the peer, so the
   /// driver need not call Core::on_peer_disconnected().
   virtual void close(PeerId peer, const Status& why) = 0;
-  /// Writes a log line for operators, for example that a session or a storage node came or went. It has the parameters
-  /// of log_info() in common/base/log.h.
-  virtual void log_event(LogEvent event, const std::string& line, LogFields fields = {},
-                         std::source_location where = std::source_location::current()) = 0;
+  /// Writes a log line for operators, for example that a session or a storage node came or went, as loam::log() does.
+  virtual void log(const LogLine& line, std::source_location where = std::source_location::current()) = 0;
 };
 
 /// Stores the state that survives a restart of the commit manager (R11): one block of bytes, opaque to the driver and

@@ -15,6 +15,7 @@
 #include <loam/commit/admin.grpc.pb.h>
 #include <loam/storage/admin.grpc.pb.h>
 
+#include "deploy/cli/src/admin/ask_nodes.h"
 #include "deploy/cli/src/admin/call.h"
 
 namespace loam::cli {
@@ -136,15 +137,17 @@ Result<Json> cluster_statistics(const std::string& admin_address) {
   // The commit manager tells the addresses of the storage nodes; each live node is then asked for its own statistics.
   // An unreachable node does not fail the call, because operators need the statistics of the others.
   LOAM_ASSIGN_OR_RETURN(result["nodes"], list_nodes(admin_address));
-  for (Json& one : result["nodes"]) {
-    const std::string address = one["admin_address"];
-    if (address.empty() || !one["live"].get<bool>()) continue;
-    auto statistics = call<node::NodeAdmin, node::StatisticsRequest, node::StatisticsReply>(
-        address, {}, &node::NodeAdmin::Stub::Statistics);
-    if (statistics.ok()) {
-      one["statistics"] = *std::move(statistics);
+  std::vector<NodeReply> replies = ask_nodes(result["nodes"], [](const std::string& address) {
+    return call<node::NodeAdmin, node::StatisticsRequest, node::StatisticsReply>(address, {},
+                                                                                 &node::NodeAdmin::Stub::Statistics);
+  });
+  for (NodeReply& one : replies) {
+    const auto node_of_reply =
+        std::ranges::find_if(result["nodes"], [&one](const Json& listed) { return number(listed, "id") == one.node; });
+    if (one.reply.ok()) {
+      (*node_of_reply)["statistics"] = *std::move(one.reply);
     } else {
-      one["error"] = std::string(statistics.status().message());
+      (*node_of_reply)["error"] = std::string(one.reply.status().message());
     }
   }
   return result;
@@ -207,15 +210,13 @@ Result<Json> slow_operations(const std::string& admin_address, unsigned max) {
     append(result["kinds"], (*reply)["kinds"]);
   };
   LOAM_ASSIGN_OR_RETURN(const Json nodes, list_nodes(admin_address));
+  const std::vector<NodeReply> replies = ask_nodes(nodes, [&request](const std::string& address) {
+    return call<node::NodeAdmin, admin::SlowOperationsRequest, admin::SlowOperationsReply>(
+        address, request, &node::NodeAdmin::Stub::SlowOperations);
+  });
   add("manager", call<manager::ClusterAdmin, admin::SlowOperationsRequest, admin::SlowOperationsReply>(
                      admin_address, request, &manager::ClusterAdmin::Stub::SlowOperations));
-  for (const Json& one : nodes) {
-    const std::string address = one["admin_address"];
-    if (address.empty() || !one["live"].get<bool>()) continue;
-    add("node " + std::to_string(number(one, "id")),
-        call<node::NodeAdmin, admin::SlowOperationsRequest, admin::SlowOperationsReply>(
-            address, request, &node::NodeAdmin::Stub::SlowOperations));
-  }
+  for (const NodeReply& one : replies) add("node " + std::to_string(one.node), one.reply);
   std::stable_sort(result["operations"].begin(), result["operations"].end(), [](const Json& one, const Json& other) {
     return number(one, "total_ns") > number(other, "total_ns");
   });

@@ -1,11 +1,8 @@
 // The scan queries of all storage nodes: a client sends a query to every node, so the replies of the nodes are merged.
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include <loam/storage/admin.grpc.pb.h>
 
 #include "deploy/cli/src/admin/admin_client.h"
+#include "deploy/cli/src/admin/ask_nodes.h"
 #include "deploy/cli/src/admin/call.h"
 
 namespace loam::cli {
@@ -23,43 +21,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Upper bound on the storage nodes that are asked at the same time.
-constexpr size_t kAskedAtOnce = 16;
 /// Transactions that the commit manager lists at most.
 constexpr unsigned kListedTransactions = 10'000;
 /// The states of a query at the storage nodes. A query over several nodes has the last of their states.
 constexpr std::array<std::string_view, 4> kStates = {"queued", "reading", "waiting_for_client", "waiting_for_memory"};
-
-struct NodeReply {
-  uint64_t node = 0;
-  Result<Json> reply;
-};
-
-/// Calls ask(address) for each live storage node, several at the same time, because a node that hangs delays its reply
-/// by seconds. A node without administration has an error instead of a reply.
-Result<std::vector<NodeReply>> ask_nodes(const std::string& admin_address,
-                                         const std::function<Result<Json>(const std::string& address)>& ask) {
-  LOAM_ASSIGN_OR_RETURN(const Json nodes, list_nodes(admin_address));
-  std::vector<NodeReply> replies;
-  std::vector<std::string> addresses;
-  for (const Json& node : nodes) {
-    if (!node.value("live", false)) continue;
-    replies.push_back({number(node, "id"), Status(StatusCode::kUnavailable, "it runs without administration")});
-    addresses.push_back(text(node, "admin_address"));
-  }
-  std::atomic<size_t> next{0};
-  std::vector<std::jthread> threads;
-  for (size_t i = 0; i < std::min(kAskedAtOnce, replies.size()); ++i) {
-    threads.emplace_back([&] {
-      // Relaxed: each thread takes another number; the join orders the replies.
-      for (size_t at; (at = next.fetch_add(1, std::memory_order_relaxed)) < replies.size();) {
-        if (!addresses[at].empty()) replies[at].reply = ask(addresses[at]);
-      }
-    });
-  }
-  threads.clear();  // joins them
-  return replies;
-}
 
 Json silent_node(const NodeReply& one) {
   return {{"node", one.node}, {"error", std::string(one.reply.status().message())}};
@@ -114,10 +79,11 @@ Json merged(std::vector<NodeReply>& replies) {
 
 Result<Json> list_queries(const std::string& admin_address) {
   namespace node = storage::admin;
-  LOAM_ASSIGN_OR_RETURN(std::vector<NodeReply> replies, ask_nodes(admin_address, [](const std::string& address) {
-                          return call<node::NodeAdmin, node::ListQueriesRequest, node::ListQueriesReply>(
-                              address, {}, &node::NodeAdmin::Stub::ListQueries);
-                        }));
+  LOAM_ASSIGN_OR_RETURN(const Json nodes, list_nodes(admin_address));
+  std::vector<NodeReply> replies = ask_nodes(nodes, [](const std::string& address) {
+    return call<node::NodeAdmin, node::ListQueriesRequest, node::ListQueriesReply>(address, {},
+                                                                                   &node::NodeAdmin::Stub::ListQueries);
+  });
   Json result = {{"queries", merged(replies)}, {"silent_nodes", Json::array()}};
   for (const NodeReply& one : replies) {
     if (!one.reply.ok()) result["silent_nodes"].push_back(silent_node(one));
@@ -144,11 +110,11 @@ Result<Json> cancel_query(const std::string& admin_address, const std::string& i
   namespace node = storage::admin;
   node::CancelQueryRequest request;
   request.set_id(id);
-  LOAM_ASSIGN_OR_RETURN(const std::vector<NodeReply> replies,
-                        ask_nodes(admin_address, [&request](const std::string& address) {
-                          return call<node::NodeAdmin, node::CancelQueryRequest, node::CancelQueryReply>(
-                              address, request, &node::NodeAdmin::Stub::CancelQuery);
-                        }));
+  LOAM_ASSIGN_OR_RETURN(const Json nodes, list_nodes(admin_address));
+  const std::vector<NodeReply> replies = ask_nodes(nodes, [&request](const std::string& address) {
+    return call<node::NodeAdmin, node::CancelQueryRequest, node::CancelQueryReply>(address, request,
+                                                                                   &node::NodeAdmin::Stub::CancelQuery);
+  });
   Json result = {{"nodes", Json::array()}, {"silent_nodes", Json::array()}};
   for (const NodeReply& one : replies) {
     if (one.reply.ok()) {

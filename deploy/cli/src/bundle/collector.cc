@@ -1,10 +1,12 @@
 #include "deploy/cli/src/bundle/collector.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "common/admin/http_get.h"
+#include "common/program/descriptors.h"
 #include "deploy/cli/src/admin/admin_client.h"
-#include "deploy/cli/src/admin/http_get.h"
 
 namespace loam::cli {
 namespace {
@@ -15,6 +17,8 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kAnswerWithinNs = 5'000'000'000;
 /// Upper bound on the listed transactions; the service lists no more.
 constexpr unsigned kMaxTransactions = 10'000;
+/// Upper bound on the listed slow operations of one server.
+constexpr unsigned kMaxSlowOperations = 1'000;
 
 /// Returns the last `count` lines.
 std::string last_lines(const std::string& text, uint64_t count) {
@@ -25,6 +29,17 @@ std::string last_lines(const std::string& text, uint64_t count) {
     begin = before == std::string::npos ? 0 : before + 1;
   }
   return text.substr(begin);
+}
+
+/// Returns the body of the page `path` at an administration port. kNotFound: the server has no such page.
+Result<std::string> fetch(const std::string& address, const std::string& path) {
+  LOAM_RETURN_IF_ERROR(program::ensure_descriptors(program::kClientDescriptors));
+  constexpr auto kTimeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(kAnswerWithinNs));
+  LOAM_ASSIGN_OR_RETURN(HttpReply reply, http_get(address, path, kTimeout));
+  if (reply.status == 200) return std::move(reply.body);
+  return Status(reply.status == 404 ? StatusCode::kNotFound : StatusCode::kUnavailable,
+                "GET " + path + " at " + address + ": HTTP status " + std::to_string(reply.status));
 }
 
 /// Replaces what an address has and a file name should not have.
@@ -91,7 +106,9 @@ Status BundleCollector::collect_manager(Json& nodes) {
   LOAM_RETURN_IF_ERROR(add_json("cluster/tables.json", list_tables(address)));
   LOAM_RETURN_IF_ERROR(add_json("cluster/shards.json", shard_map(address)));
   LOAM_RETURN_IF_ERROR(add_json("cluster/sessions.json", list_sessions(address)));
-  return add_json("cluster/transactions.json", list_transactions(address, kMaxTransactions));
+  LOAM_RETURN_IF_ERROR(add_json("cluster/transactions.json", list_transactions(address, kMaxTransactions)));
+  LOAM_RETURN_IF_ERROR(add_json("cluster/queries.json", list_queries(address)));
+  return add_json("cluster/slow.json", slow_operations(address, kMaxSlowOperations));
 }
 
 Status BundleCollector::collect_node(const Json& node) {
@@ -119,7 +136,7 @@ Status BundleCollector::collect_server(const std::string& folder, const std::str
   };
   for (const Page& page : {Page{"/version", "version.json"}, Page{"/options", "options.json"},
                            Page{"/metrics", "metrics.txt"}, Page{"/logs", "log.txt"}}) {
-    auto content = http_get(address, page.path, kAnswerWithinNs);
+    auto content = fetch(address, page.path);
     if (content.ok() && std::string_view(page.path) == "/logs") content = last_lines(*content, options_.log_lines);
     if (content.code() == StatusCode::kNotFound) {
       content = Status(StatusCode::kNotFound, what + " has no page " + page.path +
