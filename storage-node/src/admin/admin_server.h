@@ -37,7 +37,8 @@ struct AdminBackend {
 ///
 /// Role: answers with the statistics of the storage node. Owner: the storage node. Threads: the threads of gRPC, and
 /// the one that samples the history, call the functions of the backend, several at the same time. A thread of its own
-/// calls `serving` every kHealthCheck and updates the health service; it polls because a lease runs out without an event.
+/// calls `serving` every kHealthCheck and updates the health service; it polls because a lease runs out without an
+/// event.
 class AdminServer {
  public:
   /// Time between two calls of `serving`.
