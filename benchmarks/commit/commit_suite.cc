@@ -47,7 +47,7 @@ class LastResponse final : public commit::Outbox {
     return true;
   }
   void close(PeerId, const Status& why) override { wrong_answer(why.to_string().c_str()); }
-  void log_event(LogEvent, const std::string&, LogFields, std::source_location) override {}
+  void log(const LogLine&, std::source_location) override {}
 
   const PeerId node{1'000'000};
   Buffer answer;
