@@ -94,7 +94,7 @@ grpc::Status to_grpc(const Status& status) {
 }
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address, grpc::Service& service,
-                                                      HttpContent content, const GrpcLimits& limits) {
+                                                      const HttpContent& content, const GrpcLimits& limits) {
   gpr_set_log_function(log_for_grpc);
   grpc::EnableDefaultHealthCheckService(true);
   // The port is opened before gRPC starts, so that a port in use is reported without a running server. gRPC gets no

@@ -55,7 +55,7 @@ class GrpcServer {
  public:
   /// Starts a server that listens on "host:port", as Acceptor::listen() does. kUnavailable: the port is in use.
   static Result<std::unique_ptr<GrpcServer>> start(const std::string& address, grpc::Service& service,
-                                                   HttpContent content, const GrpcLimits& limits = {});
+                                                   const HttpContent& content, const GrpcLimits& limits = {});
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
