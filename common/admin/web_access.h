@@ -13,8 +13,8 @@ namespace loam {
 
 /// Decides which HTTP requests the status page and its API answer.
 ///
-/// Browsers protect a server on the loopback interface or in a closed network only by the name of its origin. So a page
-/// of another site must neither read replies nor cause changes:
+/// Browsers protect a server on the loopback interface or in a closed network only by the name of its origin. Two
+/// checks keep a page of another site from reading replies and from causing changes:
 /// * A host name of another site may be resolved to this server (DNS rebinding). So the header Host must have an IP
 ///   address, `localhost`, the name of this machine, or the host of the listening address.
 /// * A change needs the bearer token of the token file. Its Origin, if a browser sent one, must be this server, and its
