@@ -16,6 +16,8 @@
 #include "common/admin/page_files.h"
 #include "common/base/assert.h"
 #include "common/base/log.h"
+#include "common/base/process_report.h"
+#include "common/base/quoted.h"
 
 namespace loam {
 namespace {
@@ -33,25 +35,6 @@ constexpr std::string_view kNode = "node/";
 
 bool only_reads(const MethodDescriptor& method) {
   return method.options().idempotency_level() == MethodOptions::NO_SIDE_EFFECTS;
-}
-
-std::string quoted(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (byte < 0x20) {
-      result += "\\u00";
-      result += kDigits[byte >> 4];
-      result += kDigits[byte & 15];
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
 }
 
 HttpReply json(unsigned status, std::string body) { return {status, "application/json", std::move(body) + "\n"}; }
@@ -180,6 +163,25 @@ std::shared_ptr<grpc::Channel> own_channel(grpc::Server& server) {
   return server.InProcessChannel(arguments);
 }
 
+/// The reply with a part of the report of this process.
+HttpReply reported(const std::function<std::string()>& part, const std::string& content_type) {
+  if (!part) {
+    return {404, "text/plain; charset=utf-8", "this process runs several servers; it has no report of one server\n"};
+  }
+  return {200, content_type, part()};
+}
+
+/// The replies to GET outside of the API; `files` tells whether the files of the status page are among them.
+std::optional<HttpReply> find_page(std::string_view path, bool files) {
+  if (path == "/options") return reported(process_report().options, "application/json");
+  if (path == "/logs") return reported(process_report().last_log, "text/plain; charset=utf-8");
+  const PageFile* const file = files ? find_page_file(path) : nullptr;
+  if (file == nullptr) return std::nullopt;
+  return HttpReply{200, std::string(file->content_type), std::string(file->gzip), {{"Content-Encoding", "gzip"}}};
+}
+
+bool is_get(const HttpRequest& request) { return request.method == "GET" || request.method == "HEAD"; }
+
 /// Header fields of all replies: they keep the browser from running or loading anything that this server did not send.
 void protect(HttpReply& reply) {
   reply.headers.emplace_back(
@@ -202,20 +204,15 @@ Api::Api(grpc::Server& server, const std::string& listen_address, ApiOptions opt
 Api::~Api() = default;
 
 std::optional<HttpReply> Api::answer(const HttpRequest& request) {
-  if (service_ == nullptr) return std::nullopt;
-  const std::string_view path = request.path;
-  const PageFile* const file = find_page_file(path);
-  if (file == nullptr && !path.starts_with(kApi)) return std::nullopt;
   HttpReply reply;
   if (const Status host = access_.check_host(request.host); !host.ok()) {
     reply = failure(403, "INVALID_ARGUMENT", host.message());
-  } else if (file != nullptr) {
-    reply =
-        request.method == "GET" || request.method == "HEAD"
-            ? HttpReply{200, std::string(file->content_type), std::string(file->gzip), {{"Content-Encoding", "gzip"}}}
-            : not_allowed("GET, HEAD");
+  } else if (service_ != nullptr && request.path.starts_with(kApi)) {
+    reply = call(request, std::string_view(request.path).substr(kApi.size()));
+  } else if (auto page = find_page(request.path, service_ != nullptr)) {
+    reply = is_get(request) ? std::move(*page) : not_allowed("GET, HEAD");
   } else {
-    reply = call(request, path.substr(kApi.size()));
+    return std::nullopt;
   }
   protect(reply);
   return reply;
@@ -235,7 +232,7 @@ HttpReply Api::index() const {
 }
 
 HttpReply Api::call(const HttpRequest& request, std::string_view method_name) {
-  const bool reads = request.method == "GET" || request.method == "HEAD";
+  const bool reads = is_get(request);
   if (method_name.empty()) return reads ? index() : not_allowed("GET, HEAD");
   if (method_name.starts_with(kNode) && options_.node_address) {
     return reads ? ask_node(request, method_name.substr(kNode.size())) : not_allowed("GET, HEAD");

@@ -10,7 +10,6 @@
 
 #include "common/admin/metrics.h"
 #include "common/base/log.h"
-#include "common/base/process_report.h"
 
 namespace loam {
 namespace {
@@ -33,12 +32,7 @@ void set_limits(grpc::ServerBuilder& builder, const GrpcLimits& limits) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
-/// The reply with a part of the report of this process.
-HttpReply reported(const std::function<std::string()>& part, const std::string& content_type) {
-  if (!part) return {.status = 404, .body = "this process runs several servers; it has no report of one server\n"};
-  return {.content_type = content_type, .body = part()};
-}
-
+/// The replies that need no check of the host name: probes and Prometheus use names of their own.
 HttpServer::Routes routes(const HttpContent& content, const std::atomic<bool>& serving) {
   const auto text = [](unsigned status, std::string body) {
     return HttpReply{.status = status, .body = std::move(body)};
@@ -58,8 +52,6 @@ HttpServer::Routes routes(const HttpContent& content, const std::atomic<bool>& s
          return HttpReply{.content_type = "application/json",
                           .body = R"({"version":")" LOAM_VERSION R"(","protocol":)" + std::to_string(protocol) + "}\n"};
        }},
-      {"/options", [] { return reported(process_report().options, "application/json"); }},
-      {"/logs", [] { return reported(process_report().last_log, "text/plain; charset=utf-8"); }},
   };
 }
 

@@ -44,10 +44,8 @@ struct HttpContent {
 /// | `/metrics` | the metrics of the server for Prometheus                                                |
 /// | `/healthz` | 200: the process answers                                                                |
 /// | `/readyz`  | 200 or 503: the state of the health service                                             |
-/// | `/options` | the options of the program without secrets, and its build id, as a JSON object         |
-/// | `/logs`    | the newest lines of the program's log                                                  |
 /// | `/version` | the version of the program and of the protocol between the processes, as a JSON object  |
-/// | others     | the status page and its API (Api)                                                       |
+/// | others     | the status page, its API, the options and the log of the program (Api)                  |
 ///
 /// Owner: the administration of a server, which also owns the service. Threads: gRPC's own threads run the handlers;
 /// set_serving() from any thread, the other functions from one.

@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/admin/http_get.h"
 #include "common/base/log.h"
 #include "common/base/log_rate_limiter.h"
 #include "common/base/process_report.h"
@@ -135,9 +136,9 @@ TEST(GrpcServer, RefusesAPortInUse) {
 }
 
 /// Returns the reply to a GET request, headers included; empty if none came.
-std::string get(const std::string& address, const std::string& path) {
+std::string get(const std::string& address, const std::string& path, const std::string& host = "127.0.0.1") {
   const Peer peer(address);
-  EXPECT_TRUE(peer.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+  EXPECT_TRUE(peer.send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"));
   std::string text;
   EXPECT_TRUE(testing::eventually([&] { return peer.read(text); })) << "no end of the reply";
   return text;
@@ -174,6 +175,18 @@ TEST(GrpcServer, ShowsTheReportOfTheProcess) {
   EXPECT_NE(options.find("Content-Type: application/json\r\n"), std::string::npos) << options;
   EXPECT_TRUE(options.ends_with("\r\n\r\n{}\n")) << options;
   EXPECT_TRUE(get(address, "/logs").ends_with("\r\n\r\na line\n"));
+  // A name of another site may be resolved to this server. Only probes and Prometheus may use any name.
+  for (const char* path : {"/options", "/logs", "/", "/api/"}) {
+    EXPECT_TRUE(get(address, path, "attacker.example").starts_with("HTTP/1.1 403 Forbidden\r\n")) << path;
+  }
+  for (const char* path : {"/metrics", "/healthz", "/version"}) {
+    EXPECT_TRUE(get(address, path, "prometheus.example").starts_with("HTTP/1.1 200 OK\r\n")) << path;
+  }
+  // http_get() asks by the IP address, whatever name the caller gave.
+  const Result<HttpReply> reply =
+      http_get("localhost" + address.substr(address.rfind(':')), "/logs", testing::kTestTimeout);
+  ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+  EXPECT_EQ(reply->body, "a line\n");
   (*server)->stop();
   set_process_report({});
 }

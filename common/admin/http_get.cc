@@ -10,6 +10,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <boost/lexical_cast.hpp>
 
 #include "common/admin/listeners.h"
 
@@ -28,11 +29,10 @@ constexpr auto kCancelCheck = 20ms;
 /// One request. Its callbacks run inside of run().
 class Exchange {
  public:
-  Exchange(const std::string& host, const std::string& target) {
+  explicit Exchange(const std::string& target) {
     request_.version(11);
     request_.method(http::verb::get);
     request_.target(target);
-    request_.set(http::field::host, host);
     request_.set(http::field::connection, "close");
     parser_.body_limit(kMaxFetchedBytes);
   }
@@ -41,8 +41,8 @@ class Exchange {
   error_code run(const std::vector<asio::ip::tcp::endpoint>& endpoints, std::chrono::milliseconds timeout,
                  const std::atomic<bool>* cancelled) {
     stream_.expires_after(timeout);
-    stream_.async_connect(endpoints, [this](const error_code& error, const asio::ip::tcp::endpoint&) {
-      if (goes_on(error)) write();
+    stream_.async_connect(endpoints, [this](const error_code& error, const asio::ip::tcp::endpoint& reached) {
+      if (goes_on(error)) write(reached);
     });
     // relaxed: the flag orders nothing, it only ends the wait
     while (context_.run_for(kCancelCheck) > 0 || !context_.stopped()) {
@@ -62,7 +62,9 @@ class Exchange {
     error_ = error;
     return !error.failed();
   }
-  void write() {
+  void write(const asio::ip::tcp::endpoint& reached) {
+    // The host is an IP address, because a server refuses names that it does not have (WebAccess::check_host).
+    request_.set(http::field::host, boost::lexical_cast<std::string>(reached));
     http::async_write(stream_, request_, [this](const error_code& error, size_t) {
       if (goes_on(error)) read();
     });
@@ -91,7 +93,7 @@ Result<HttpReply> http_get(const std::string& address, const std::string& target
     std::memcpy(endpoint.data(), &one.storage, one.size);
     endpoints.push_back(endpoint);
   }
-  Exchange exchange(address, target);
+  Exchange exchange(target);
   if (const error_code error = exchange.run(endpoints, timeout, cancelled); error.failed()) {
     return Status(StatusCode::kUnavailable,
                   "GET " + target + ": the administration at " + address + " does not answer: " + error.message());

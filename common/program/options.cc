@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "common/base/quoted.h"
+
 namespace loam::program {
 namespace {
 
@@ -89,24 +91,6 @@ std::string with_unit(uint64_t value, std::span<const Unit> units, std::string_v
     }
   }
   return std::to_string(value) + std::string(smallest);
-}
-
-/// The text as a quoted string, which is valid in TOML and in JSON.
-std::string quoted(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += "\\u00";
-      out += {kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
 }
 
 std::string number_text(double value) {
