@@ -75,8 +75,8 @@ void BatchTimer::record_slow(const StageTimes& rare) {
   recorder_.slow(slow);
 }
 
-void BatchTimer::record_late(OperationKind kind, uint64_t session, uint64_t sequence, Stage stage, uint64_t latency_ns,
-                             uint64_t now_ns) {
+void BatchTimer::record_late(OperationKind kind, uint64_t session, uint64_t sequence, Stage stage,
+                             const Arrival& arrival, uint64_t latency_ns, uint64_t now_ns) {
   SlowOperation slow;
   slow.ended_ns = now_ns;
   slow.kind = kind;
@@ -87,6 +87,7 @@ void BatchTimer::record_late(OperationKind kind, uint64_t session, uint64_t sequ
   // If this thread itself waited for a core, the answers that are due now have waited for that.
   if (now_ns != run_delay_read_ns_) late_waited_ns_ = read_run_delay(now_ns);
   slow.stages.move(stage, Stage::kScheduling, late_waited_ns_);
+  slow.stages[arrival.before] += arrival.before_ns;
   recorder_.slow(slow);
 }
 

@@ -75,16 +75,30 @@ class BatchTimer {
     times_ = {};
     last_end_ns_ = mark_ns_;
   }
+
+  /// When a request came that is answered after its batch, and for what it may have waited before.
+  struct Arrival {
+    uint64_t round_ns = 0;              ///< begin of its round
+    uint64_t before_ns = 0;             ///< the longest stage before the round
+    Stage before = Stage::kScheduling;  ///< that stage
+  };
+  /// Returns the arrival of the requests of the present batch, for answered_late().
+  Arrival arrival() const {
+    const Stage before = before_.longest();
+    return {round_ns_, before_[before], before};
+  }
   /// Returns the time for answered_late(), once for all requests that are answered together.
   static uint64_t late_ns() { return Env::kSimulated ? 0 : Env::now_ns(); }
-  /// A request of an earlier batch is answered at `now_ns`. It has waited in `stage` since `began_ns`.
-  void answered_late(OperationKind kind, uint64_t session, uint64_t sequence, Stage stage, uint64_t began_ns,
+  /// A request of an earlier batch is answered at `now_ns`. It has waited in `stage` since the begin of its round.
+  void answered_late(OperationKind kind, uint64_t session, uint64_t sequence, Stage stage, const Arrival& arrival,
                      uint64_t now_ns) {
     if constexpr (Env::kSimulated) return;
-    const uint64_t latency_ns = now_ns - std::min(began_ns, now_ns);
+    const uint64_t latency_ns = now_ns - std::min(arrival.round_ns, now_ns);
     recorder_.operation(kind, latency_ns);
     recorder_.stage(stage, latency_ns);
-    if (latency_ns >= kSlowNs) record_late(kind, session, sequence, stage, latency_ns, now_ns);
+    if (latency_ns + arrival.before_ns >= kSlowNs) {
+      record_late(kind, session, sequence, stage, arrival, latency_ns, now_ns);
+    }
   }
 
  private:
@@ -99,8 +113,8 @@ class BatchTimer {
   }
   void start_round(uint64_t now_ns);
   void finish();
-  void record_late(OperationKind kind, uint64_t session, uint64_t sequence, Stage stage, uint64_t latency_ns,
-                   uint64_t now_ns);
+  void record_late(OperationKind kind, uint64_t session, uint64_t sequence, Stage stage, const Arrival& arrival,
+                   uint64_t latency_ns, uint64_t now_ns);
   void record_slow(const StageTimes& rare);
 
   Recorder& recorder_;

@@ -131,13 +131,28 @@ TEST_F(BatchTimerTest, AStageTimerAddsItsTime) {
 
 TEST_F(BatchTimerTest, ALateAnswerHasWaitedSinceItsRequest) {
   const uint64_t now_ns = BatchTimer::late_ns();
-  timer_.answered_late(OperationKind::kComplete, 7, 9, Stage::kLog, now_ns - 50 * kMillisecondNs, now_ns);
-  timer_.answered_late(OperationKind::kComplete, 7, 10, Stage::kLog, now_ns - kMillisecondNs / 2, now_ns);
+  timer_.answered_late(OperationKind::kComplete, 7, 9, Stage::kLog, {now_ns - 50 * kMillisecondNs}, now_ns);
+  timer_.answered_late(OperationKind::kComplete, 7, 10, Stage::kLog, {now_ns - kMillisecondNs / 2}, now_ns);
   EXPECT_EQ(count(OperationKind::kComplete), 2u);
   const auto list = slow();
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0].first_sequence, 9u);
   EXPECT_EQ(list[0].stages.sum(), 50 * kMillisecondNs);
+}
+
+TEST_F(BatchTimerTest, ALateAnswerHasWaitedBeforeItsRound) {
+  timer_.slept(Stage::kMemory, 30 * kMillisecondNs);
+  timer_.begin_round();
+  const uint64_t now_ns = Env::now_ns();
+  timer_.begin(now_ns);
+  const BatchTimer::Arrival arrival = timer_.arrival();
+  timer_.mark(Stage::kExecution);
+  timer_.end();
+  EXPECT_EQ(arrival.round_ns, now_ns);
+  timer_.answered_late(OperationKind::kComplete, 7, 9, Stage::kLog, arrival, now_ns);
+  const auto list = slow();
+  ASSERT_EQ(list.size(), 1u) << "the wait before the round makes the request slow";
+  EXPECT_EQ(list[0].stages[Stage::kMemory], 30 * kMillisecondNs);
 }
 
 TEST_F(BatchTimerTest, RequestsThatArrivedDuringALongRoundHaveWaitedInTheQueue) {

@@ -112,7 +112,8 @@ Status Core::Impl::complete(Session& session, ByteReader& reader, uint64_t seque
     if (timer_ != nullptr) timer_->request(latency::OperationKind::kComplete, session.id.value, sequence);
     send_reply(session, sequence, completed);
   } else {
-    pending_commit_replies_.push_back({commits_.last_position(), session.id, sequence, now_ns_, std::move(completed)});
+    const auto arrival = timer_ == nullptr ? latency::BatchTimer::Arrival() : timer_->arrival();
+    pending_commit_replies_.push_back({commits_.last_position(), session.id, sequence, arrival, std::move(completed)});
   }
   return ok_status();
 }

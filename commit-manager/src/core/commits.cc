@@ -41,7 +41,7 @@ void Core::Impl::apply_log_progress(const CommitLogProgress& progress) {
     send_reply(session->second, due.sequence, due.reply);
     if (timer_ != nullptr) {
       timer_->answered_late(latency::OperationKind::kComplete, due.session.value, due.sequence, latency::Stage::kLog,
-                            due.received_ns, now_ns);
+                            due.arrival, now_ns);
     }
     Env::pause_point("manager.complete.answered");
   }

@@ -264,7 +264,7 @@ class Core::Impl final : public NodeChannel {
     uint64_t position = 0;  ///< of the last commit that the request names
     SessionId session;
     uint64_t sequence = 0;
-    uint64_t received_ns = 0;
+    latency::BatchTimer::Arrival arrival;
     wire::CompleteReply reply;
   };
   std::deque<PendingCommitReply> pending_commit_replies_;  ///< positions do not fall
