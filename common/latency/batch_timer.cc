@@ -22,8 +22,9 @@ void BatchTimer::start_round(uint64_t now_ns) {
   before_ = std::exchange(next_before_, {});
   before_ns_ = std::exchange(slept_ns_, 0);
   round_ns_ = now_ns;
-  if (now_ns - run_delay_read_ns_ >= kReadEveryNs) {
-    const uint64_t waited_ns = read_run_delay(now_ns);
+  const uint64_t unseen_ns = unseen_ns_at(now_ns, *last_look_ns_);
+  if (unseen_ns != 0 || now_ns - run_delay_read_ns_ >= kReadEveryNs) {
+    const uint64_t waited_ns = std::max(unseen_ns, read_run_delay(now_ns));
     before_[Stage::kScheduling] = std::min(waited_ns, awake_ns);
     before_ns_ += before_[Stage::kScheduling];
   }

@@ -17,7 +17,8 @@ namespace loam::latency {
 /// A round of the thread is one poll of the network with the batches that arrive in it. A batch is the requests of one
 /// frame. The latency of a request is the time from the first batch of its round to the end of its own batch. A slow
 /// batch is recorded with its stages. It also has the stages before its round, during which its requests may have
-/// waited: the thread slept, waited for a core, or executed a long round. These are upper bounds, because a server does
+/// waited: the thread slept, waited for a core, or executed a long round. If the hypervisor takes the core away, Linux
+/// counts no wait; the time since the last look of a spinning poll shows it. These are upper bounds, because a server does
 /// not know when a request arrived.
 ///
 /// Cost: two readings of the clock a batch, and a few additions a request. Nothing is timed in the simulator, whose
@@ -28,6 +29,9 @@ class BatchTimer {
  public:
   /// `recorder` outlives the timer.
   explicit BatchTimer(Recorder& recorder) : recorder_(recorder) {}
+
+  /// Sets where the transport tells its last look for events (net::Transport::last_look_ns()).
+  void watch(const uint64_t& last_look_ns) { last_look_ns_ = &last_look_ns; }
 
   /// A round begins: the thread polls the network next.
   void begin_round() { first_of_round_ = true; }
@@ -118,6 +122,7 @@ class BatchTimer {
   void record_slow(const StageTimes& rare);
 
   Recorder& recorder_;
+  const uint64_t* last_look_ns_ = &kNoLookNs;
   RunDelay run_delay_;
   uint64_t run_delay_read_ns_ = 0;  // time of the last reading
   uint64_t late_waited_ns_ = 0;     // run delay that the last late answers waited for

@@ -140,6 +140,28 @@ TEST_F(BatchTimerTest, ALateAnswerHasWaitedSinceItsRequest) {
   EXPECT_EQ(list[0].stages.sum(), 50 * kMillisecondNs);
 }
 
+TEST_F(BatchTimerTest, ATimeWithoutALookForEventsIsAWaitForACore) {
+  const uint64_t now_ns = Env::now_ns();
+  uint64_t last_look_ns = now_ns - 10 * kMillisecondNs;
+  timer_.watch(last_look_ns);
+  const auto batch = [&](uint64_t sequence, uint64_t begin_ns) {
+    timer_.begin_round();
+    timer_.begin(begin_ns);
+    timer_.request(OperationKind::kRead, 7, sequence);
+    timer_.end();
+  };
+  batch(1, now_ns - 20 * kMillisecondNs);
+  batch(2, now_ns);
+  last_look_ns = now_ns + 20 * kMillisecondNs - 5'000;
+  batch(3, now_ns + 20 * kMillisecondNs);
+  last_look_ns = kNoLookNs;  // it slept
+  batch(4, now_ns + 40 * kMillisecondNs);
+  const auto list = slow();
+  ASSERT_EQ(list.size(), 1u) << "a spinning poll looks every few microseconds";
+  EXPECT_EQ(list[0].first_sequence, 2u);
+  EXPECT_GE(list[0].stages[Stage::kScheduling], 10 * kMillisecondNs);
+}
+
 TEST_F(BatchTimerTest, ALateAnswerHasWaitedBeforeItsRound) {
   timer_.slept(Stage::kMemory, 30 * kMillisecondNs);
   timer_.begin_round();

@@ -6,8 +6,8 @@
 
 namespace loam::latency {
 
-uint64_t RequestTimer::read_run_delay(uint64_t now_ns) {
-  const uint64_t waited_ns = run_delay_.since_last_ns();
+uint64_t RequestTimer::read_run_delay(uint64_t now_ns, uint64_t unseen_ns) {
+  const uint64_t waited_ns = std::max(unseen_ns, run_delay_.since_last_ns());
   const uint64_t since_ns = std::exchange(run_delay_read_ns_, now_ns);
   if (waited_ns >= kLongNs) remember({Stage::kScheduling, since_ns, now_ns, waited_ns});
   return waited_ns;

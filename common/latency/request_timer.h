@@ -28,6 +28,8 @@ class RequestTimer {
   /// `recorder` outlives the timer.
   explicit RequestTimer(Recorder& recorder) : recorder_(recorder) {}
 
+  /// Sets where the transport tells its last look for events (net::Transport::last_look_ns()).
+  void watch(const uint64_t& last_look_ns) { last_look_ns_ = &last_look_ns; }
   /// Sets the session of the requests that are answered from now on.
   void set_session(uint64_t session) { session_ = session; }
   /// Returns the begin of the round, as the time at which a request was made or sent; 0 in the simulator.
@@ -48,8 +50,8 @@ class RequestTimer {
   /// A reply has arrived. `node` is the storage node, 0 for the commit manager.
   void answered(OperationKind kind, uint64_t node, uint64_t sequence, uint64_t made_ns, uint64_t sent_ns) {
     if constexpr (Env::kSimulated) return;
-    if (poll_ns_ == 0) poll_ns_ = Env::now_ns();  // once a poll
-    if (made_ns == 0) return;                     // made before the first round
+    if (poll_ns_ == 0) first_reply();
+    if (made_ns == 0) return;  // made before the first round
     const uint64_t latency_ns = poll_ns_ - made_ns;
     recorder_.operation(kind, latency_ns);
     // A scan takes as long as its table is large.
@@ -69,12 +71,20 @@ class RequestTimer {
     uint64_t ns = 0;  // its length within these limits
   };
 
+  /// The first reply of a poll has arrived.
+  void first_reply() {
+    poll_ns_ = Env::now_ns();
+    const uint64_t unseen_ns = unseen_ns_at(poll_ns_, *last_look_ns_);
+    if (unseen_ns != 0) read_run_delay(poll_ns_, unseen_ns);
+  }
   void fibers_ran(uint64_t now_ns);
-  uint64_t read_run_delay(uint64_t now_ns);
+  /// Remembers and returns for how long the thread has waited for a core since the last reading: at least `unseen_ns`.
+  uint64_t read_run_delay(uint64_t now_ns, uint64_t unseen_ns = 0);
   void remember(const Delay& delay) { delays_[delay_count_++ % kDelays] = delay; }
   void record_slow(OperationKind kind, uint64_t node, uint64_t sequence, uint64_t made_ns, uint64_t sent_ns);
 
   Recorder& recorder_;
+  const uint64_t* last_look_ns_ = &kNoLookNs;
   RunDelay run_delay_;
   uint64_t run_delay_read_ns_ = 0;
   uint64_t session_ = 0;

@@ -62,6 +62,14 @@ TEST_F(RequestTimerTest, FibersThatRanBeforeARequestAreNoStageOfIt) {
   EXPECT_EQ(only().stages[Stage::kClient], 0u);
 }
 
+TEST_F(RequestTimerTest, ATimeWithoutALookForEventsIsAWaitForACore) {
+  const uint64_t now_ns = Env::now_ns();
+  const uint64_t last_look_ns = now_ns - 20 * kRequestMs;
+  timer_.watch(last_look_ns);
+  timer_.answered(OperationKind::kRead, 3, 17, now_ns - 30 * kRequestMs, now_ns - 30 * kRequestMs);
+  EXPECT_GE(only().stages[Stage::kScheduling], 20 * kRequestMs);
+}
+
 TEST_F(RequestTimerTest, EveryRequestIsCounted) {
   for (uint64_t i = 1; i <= 1'000; ++i) {
     timer_.after_poll(Env::now_ns());

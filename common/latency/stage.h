@@ -13,7 +13,7 @@ namespace loam::latency {
 
 /// A part of the time of an operation.
 enum class Stage : uint8_t {
-  kScheduling,   ///< the thread was ready, and the operating system ran other threads
+  kScheduling,   ///< the thread was ready, and the operating system or the hypervisor ran something else
   kCompaction,   ///< the network thread slept, so that compaction got its share of a core
   kMemory,       ///< the network thread slept, because memory was nearly full
   kQueue,        ///< the thread executed requests that had arrived earlier

@@ -42,7 +42,7 @@ std::shared_ptr<Session> Engine::make_session() {
   Session::Events events;
   events.on_end = [this](const Session& session) { on_session_end(session); };
   events.on_overload = [this](uint64_t retry_after_ns) { on_overload(retry_after_ns); };
-  if (!timer_) timer_.emplace(latencies_);
+  if (!timer_) timer_.emplace(latencies_).watch(worker_.transport().last_look_ns());
   auto session =
       std::make_shared<Session>(worker_, catalog_, counters_, options_, manager_address_, *timer_, std::move(events));
   sessions_.push_back(session);

@@ -27,7 +27,10 @@ Result<net::Address> Server::listen(const net::Address& address) {
 
 /// Log progress goes before the deadlines: a publication of this round then covers the commits that it makes visible.
 bool Server::step(uint64_t timeout_ns) {
-  if (!timer_) core_.set_timer(&timer_.emplace(latencies_));
+  if (!timer_) {
+    timer_.emplace(latencies_).watch(transport_.last_look_ns());
+    core_.set_timer(&*timer_);
+  }
   timer_->begin_round();
   // Step 1: tasks and the log. Both run each time; the sum of the results keeps the second call from being skipped.
   const bool ran = static_cast<int>(run_tasks()) + static_cast<int>(poll_log_progress()) != 0;

@@ -94,6 +94,7 @@ class RdmaTransport final : public TransportBase {
   Result<Connection*> connect(const Address& address, Handler& handler) override;
   size_t poll(uint64_t timeout_ns) override;
   void wake() override { waiter_.wake(); }
+  const uint64_t& last_look_ns() const override { return waiter_.last_look_ns(); }
 
   using TransportBase::counters_;
   uint64_t now_ns() const override { return RealEnv::now_ns(); }

@@ -44,6 +44,7 @@ class EventWaiter {
   /// result of sleep_for(timeout_ns), which sleeps by sleep_on_epoll(). Returns 0 after wake() or the time-out.
   template <class PollEvents, class Sleep>
   int wait(uint64_t timeout_ns, uint64_t spin_ns, PollEvents poll_events, Sleep sleep_for) {
+    last_look_ns_ = 0;
     int count = poll_events();
     if (count != 0 || timeout_ns == 0) return count;
     const uint64_t from = RealEnv::now_ns();
@@ -55,11 +56,15 @@ class EventWaiter {
       if (spent >= timeout_ns) return 0;
       timeout_ns -= spent;
     }
+    last_look_ns_ = 0;
     asleep_.store(true, std::memory_order_seq_cst);                                     // see asleep_
     count = wake_pending_.load(std::memory_order_seq_cst) ? 0 : sleep_for(timeout_ns);  // see asleep_
     asleep_.store(false, std::memory_order_relaxed);  // relaxed: a late waker only writes to wakeup_ in vain
     return count;
   }
+
+  /// Transport::last_look_ns().
+  const uint64_t& last_look_ns() const { return last_look_ns_; }
 
   /// Sleeps in the kernel until an event or the time-out. For sleep_for().
   int sleep_on_epoll(epoll_event* events, int max, uint64_t timeout_ns) const;
@@ -71,7 +76,8 @@ class EventWaiter {
     const bool worthwhile = limit_ns == timeout_ns || spin_score_ > 0 || ++idle_rounds_ % 64 == 0;
     if (limit_ns == 0 || !worthwhile) return 0;
     // kForever is no time to add to the clock.
-    const uint64_t until = limit_ns == kForever ? kForever : RealEnv::now_ns() + limit_ns;
+    last_look_ns_ = RealEnv::now_ns();
+    const uint64_t until = limit_ns == kForever ? kForever : last_look_ns_ + limit_ns;
     do {
       if (++polls_ % polls_per_yield_ == 0) sched_yield();  // the peer may be waiting for this core
       // Relaxed: it only ends the spinning. wait() reads the flag again.
@@ -81,7 +87,8 @@ class EventWaiter {
         spin_score_ = std::min(spin_score_ + 2, kSpinScoreMost);
         return count;
       }
-    } while (RealEnv::now_ns() < until);
+      last_look_ns_ = RealEnv::now_ns();
+    } while (last_look_ns_ < until);
     spin_score_ = std::max(spin_score_ - 1, 0);
     return 0;
   }
@@ -89,6 +96,7 @@ class EventWaiter {
   const Fd epoll_;
   const Fd wakeup_;
   const unsigned polls_per_yield_;
+  uint64_t last_look_ns_ = 0;
   unsigned polls_ = 0;  // calls of poll_events() while spinning
   // A score of whether spinning has found events lately: 0 means never, kSpinScoreMost always.
   static constexpr int kSpinScoreMost = 16;

@@ -501,6 +501,22 @@ TEST_F(TcpTest, PollReturnsAtItsTimeout) {
   }
 }
 
+TEST_F(TcpTest, TheLastLookOfASpinningPollIsKnown) {
+  TransportOptions options;
+  options.spin_ns = kForever;
+  const auto spinning = make_tcp_transport(options).value();
+  const uint64_t began_ns = RealEnv::now_ns();
+  EXPECT_EQ(spinning->poll(2'000'000), 0u);
+  EXPECT_GT(spinning->last_look_ns(), began_ns);
+  EXPECT_LE(spinning->last_look_ns(), RealEnv::now_ns());
+  spinning->poll(0);
+  EXPECT_EQ(spinning->last_look_ns(), 0u) << "the poll did not spin";
+  options.spin_ns = 0;
+  const auto sleeping = make_tcp_transport(options).value();
+  EXPECT_EQ(sleeping->poll(2'000'000), 0u);
+  EXPECT_EQ(sleeping->last_look_ns(), 0u) << "the poll slept";
+}
+
 TEST_F(TcpTest, OutOfFileDescriptorsTheListenerWaitsAndOthersAreServed) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer of undefined behaviour needs a free file descriptor to check objects";

@@ -270,6 +270,10 @@ class Transport {
   /// not sleep.
   virtual void wake() = 0;
 
+  /// The time of the last look for events that found none, while the running or the last poll() spun; 0 if it has not
+  /// spun, or has slept since. If it is long ago when an event comes, something else ran on the core of the polling
+  /// thread. The polling thread; the reference is valid as long as the transport.
+  virtual const uint64_t& last_look_ns() const = 0;
   /// Numbers since the start of the transport. Any thread.
   virtual const TransportCounters& counters() const = 0;
   /// The options with which the transport was made.

@@ -135,6 +135,7 @@ void NetworkThread::loop() {
   epoch_thread_ = std::make_unique<EpochThread>(epochs_, "network " + std::to_string(number_));
   context_ = std::make_unique<ThreadContext>(*epoch_thread_, number_);
   executor_owner_ = std::make_unique<Executor>(registry_, sessions_, *scans_, *context_, execution_);
+  executor_owner_->timer().watch(transport_->last_look_ns());
   // Release: pairs with the acquire in counters().
   executor_.store(executor_owner_.get(), std::memory_order_release);
   // Relaxed: see stop().
