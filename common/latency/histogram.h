@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/base/assert.h"
 #include "common/base/statistics.h"
 
 namespace loam::latency {
@@ -59,6 +60,15 @@ class HistogramOf {
     };
     for (size_t i = 0; i < kBuckets; ++i) buckets_[i] += read(other.buckets()[i]);
     sum_ns_ += read(other.sum_ns());
+  }
+
+  /// Removes the durations of an older copy of the same histograms, so that those remain that were added since.
+  void subtract(const HistogramOf& older) {
+    for (size_t i = 0; i < kBuckets; ++i) {
+      LOAM_DCHECK(older.buckets_[i] <= buckets_[i], "the older copy is of the same histograms");
+      buckets_[i] -= older.buckets_[i];
+    }
+    sum_ns_ -= older.sum_ns_;
   }
 
   /// Returns the number of durations in a copy.

@@ -1,4 +1,4 @@
-// Tests of the histogram: bounds of buckets, sums, quantiles.
+// Tests of the histogram: bounds of buckets, sums, differences, quantiles.
 #include "common/latency/histogram.h"
 
 #include <gtest/gtest.h>
@@ -27,6 +27,23 @@ TEST(HistogramTest, ACopyHasTheCountsAndTheSumOfAllHistograms) {
   EXPECT_EQ(sum.sum_ns(), 1'500u + 4 * 3'000'000u + 2 * 1'600u);
   EXPECT_EQ(sum.buckets()[1], 3u);
   EXPECT_EQ(sum.buckets()[12], 4u);  // 2.048 to 4.096 ms
+}
+
+TEST(HistogramTest, ADifferenceHasTheDurationsSinceTheOlderCopy) {
+  LiveHistogram live;
+  live.add(900'000, 90);
+  Histogram before;
+  before.merge(live);
+  live.add(10'000, 3);
+  live.add(900'000);
+  Histogram recent;
+  recent.merge(live);
+  recent.subtract(before);
+  EXPECT_EQ(recent.count(), 4u);
+  EXPECT_EQ(recent.sum_ns(), 3 * 10'000u + 900'000u);
+  EXPECT_EQ(recent.quantile_ns(0.5), 16'000u) << "of the recent durations alone";
+  recent.subtract(recent);
+  EXPECT_EQ(recent.count(), 0u);
 }
 
 TEST(HistogramTest, AQuantileIsTheBoundOfItsBucket) {
