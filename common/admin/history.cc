@@ -2,26 +2,35 @@
 #include "common/admin/history.h"
 
 #include <pthread.h>
-
-#include "common/base/assert.h"
-
 namespace loam {
 
-void History::check_columns(size_t wanted) const {
-  LOAM_CHECK(static_cast<size_t>(columns_.columns_size()) == wanted, "every name of the history is a statistic");
+void History::add(const std::vector<Column>& columns, std::function<std::optional<Numbers>()> read) {
+  columns_.mutable_columns()->Add(columns.begin(), columns.end());
+  sources_.push_back(std::move(read));
 }
 
-void History::start(std::function<std::optional<Numbers>()> read) {
-  thread_ = std::thread([this, read = std::move(read)] { run(read); });
+void History::start() {
+  thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "loam-history");
 }
 
-void History::run(const std::function<std::optional<Numbers>()>& read) {
+std::optional<History::Numbers> History::read_sources() const {
+  Numbers all;
+  for (const auto& source : sources_) {
+    const std::optional<Numbers> numbers = source();
+    if (!numbers) return std::nullopt;
+    all.insert(all.end(), numbers->begin(), numbers->end());
+  }
+  LOAM_CHECK(all.size() == static_cast<size_t>(columns_.columns_size()), "a source has a number for each column");
+  return all;
+}
+
+void History::run() {
   std::unique_lock lock(mutex_);
   auto next = std::chrono::steady_clock::now();
   while (!changed_.wait_until(lock, next, [this] { return stopping_; })) {
     lock.unlock();
-    const std::optional<Numbers> numbers = read();
+    const std::optional<Numbers> numbers = read_sources();
     const auto at = std::chrono::system_clock::now().time_since_epoch();
     lock.lock();
     if (numbers) {

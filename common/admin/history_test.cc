@@ -33,7 +33,9 @@ TEST(History, KeepsTheNewestSamplesInTheOrderOfTheirTimes) {
     if (calls % 3 == 0) return std::nullopt;
     return Numbers{.level = 7, .total = calls};
   };
-  History history({"total", "level"}, std::function<std::optional<Numbers>()>(read), std::chrono::milliseconds(0));
+  History history(std::chrono::milliseconds(0));
+  history.add<Numbers>({"total", "level"}, read);
+  history.start();
   const auto last = [&] {
     const admin::HistoryReply reply = all_of(history);
     return reply.samples().empty() ? 0 : reply.samples().rbegin()->numbers(1);
@@ -56,6 +58,35 @@ TEST(History, KeepsTheNewestSamplesInTheOrderOfTheirTimes) {
   const uint64_t newest = reply.samples().rbegin()->at_ms();
   EXPECT_EQ(all_of(history, newest).samples_size(), 0) << "only later samples";
   EXPECT_GE(all_of(history, newest - 1).samples_size(), 1);
+}
+
+TEST(History, ASampleHasTheNumbersOfAllSourcesInTheirOrder) {
+  uint64_t first = 0, second = 0, third = 0;  // calls; only the thread of the history uses them
+  History::Column column;
+  column.set_name("other");
+  column.set_kind(admin::GAUGE);
+  History history(std::chrono::milliseconds(0));
+  history.add<Numbers>({"total"}, [&] { return Numbers{.total = ++first}; });
+  history.add({column}, [&]() -> std::optional<History::Numbers> {
+    if (++second % 2 == 0) return std::nullopt;
+    return History::Numbers{second};
+  });
+  history.add<Numbers>({"level"}, [&] { return Numbers{.level = ++third}; });
+  history.start();
+  ASSERT_TRUE(testing::eventually([&] { return all_of(history).samples_size() >= 10; }));
+  history.stop();
+  const admin::HistoryReply reply = all_of(history);
+  ASSERT_EQ(reply.columns_size(), 3);
+  EXPECT_EQ(reply.columns(0).name(), "total");
+  EXPECT_EQ(reply.columns(1).name(), "other");
+  EXPECT_EQ(reply.columns(1).kind(), admin::GAUGE);
+  EXPECT_EQ(reply.columns(2).name(), "level");
+  for (const admin::HistoryReply::Sample& sample : reply.samples()) {
+    ASSERT_EQ(sample.numbers_size(), 3);
+    EXPECT_EQ(sample.numbers(0), sample.numbers(1)) << "of the same round";
+    EXPECT_EQ(sample.numbers(1) % 2, 1u) << "without a source there is no sample";
+    EXPECT_EQ(sample.numbers(2), sample.numbers(1) / 2 + 1) << "later sources are not read in vain";
+  }
 }
 
 }  // namespace

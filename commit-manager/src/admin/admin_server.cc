@@ -36,10 +36,12 @@ constexpr std::array kStagesInMetrics = {latency::Stage::kQueue, latency::Stage:
 
 class Service final : public admin::ClusterAdmin::Service {
  public:
-  explicit Service(AdminBackend backend)
-      : backend_(std::move(backend)),
-        history_({"begins", "commits", "aborts", "read_only_begins", "upgradable_begins", "open", "sessions"},
-                 std::function([this] { return totals(); })) {}
+  explicit Service(AdminBackend backend) : backend_(std::move(backend)) {
+    history_.add<commit::Statistics>(
+        {"begins", "commits", "aborts", "read_only_begins", "upgradable_begins", "open", "sessions"},
+        [this] { return totals(); });
+    history_.start();
+  }
   ~Service() override { stop(); }
 
   // A call that only reads copies the catalog or the counters on the server thread and converts the copy on its own

@@ -57,11 +57,12 @@ void fill(const QueryStatus& from, admin::Query& to) {
 
 class Service final : public admin::NodeAdmin::Service {
  public:
-  explicit Service(AdminBackend backend)
-      : backend_(std::move(backend)),
-        history_({"operations", "appends", "scan_records", "memory_used_bytes", "query_memory_used_bytes", "bytes_in",
-                  "bytes_out"},
-                 std::function([this] { return std::optional(backend_.statistics(false)); })) {}
+  explicit Service(AdminBackend backend) : backend_(std::move(backend)) {
+    history_.add<NodeStatistics>({"operations", "appends", "scan_records", "memory_used_bytes",
+                                  "query_memory_used_bytes", "bytes_in", "bytes_out"},
+                                 [this] { return backend_.statistics(false); });
+    history_.start();
+  }
 
   grpc::Status Health(grpc::ServerContext*, const admin::HealthRequest*, admin::HealthReply* reply) override {
     const NodeStatistics statistics = backend_.health();
@@ -114,7 +115,7 @@ class Service final : public admin::NodeAdmin::Service {
 
  private:
   const AdminBackend backend_;
-  loam::History history_;  // its thread uses the backend
+  loam::History history_;  // its thread uses the members above
 };
 
 }  // namespace
