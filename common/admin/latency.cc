@@ -1,12 +1,25 @@
-// Order and names of slow operations and latencies in replies and metrics.
+// Order and names of slow operations and latencies in replies, metrics and the history.
 #include "common/admin/latency.h"
 
 #include <algorithm>
+#include <array>
 #include <ranges>
 #include <utility>
 #include <vector>
 
 namespace loam {
+namespace {
+
+struct Quantile {
+  std::string_view name;
+  std::string_view percent;
+  double share;
+};
+
+constexpr std::array kQuantiles = {Quantile{"p50", "50 %", 0.5}, Quantile{"p99", "99 %", 0.99},
+                                   Quantile{"p999", "99.9 %", 0.999}};
+
+}  // namespace
 
 void fill_slow_operations(latency::Latencies latencies, size_t max, admin::SlowOperationsReply& reply) {
   using latency::SlowOperation;
@@ -62,6 +75,37 @@ void add_latencies(Metrics& metrics, const std::string& prefix, const latency::L
                           {{"stage", std::string(to_string(stage))}}, latencies.stages[static_cast<size_t>(stage)]);
   }
   metrics.add_counter(prefix + "_slow_operations", "operations that took longer than 1 ms", latencies.slow_seen);
+}
+
+RecentLatencies::RecentLatencies(std::vector<LatencyGroup> groups, std::function<latency::Latencies()> read)
+    : groups_(std::move(groups)), read_(std::move(read)), before_(groups_.size()) {}
+
+std::vector<admin::StatisticsTable::Column> RecentLatencies::columns() const {
+  std::vector<admin::StatisticsTable::Column> columns;
+  for (const LatencyGroup& group : groups_) {
+    for (const Quantile& quantile : kQuantiles) {
+      admin::StatisticsTable::Column& column = columns.emplace_back();
+      column.set_name(std::string(group.name) + "_" + std::string(quantile.name) + "_ns");
+      column.set_kind(admin::GAUGE);
+      column.set_help("upper bound of the time that " + std::string(quantile.percent) + " of the " +
+                      std::string(group.name) + " since the sample before did not exceed; 0 without any");
+    }
+  }
+  return columns;
+}
+
+std::vector<uint64_t> RecentLatencies::sample() {
+  const latency::Latencies latencies = read_();
+  std::vector<uint64_t> numbers;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    latency::Histogram all;
+    for (const latency::OperationKind kind : groups_[i].kinds) all.merge(latencies.kinds[static_cast<size_t>(kind)]);
+    latency::Histogram recent = all;
+    recent.subtract(before_[i]);
+    before_[i] = all;
+    for (const Quantile& quantile : kQuantiles) numbers.push_back(recent.quantile_ns(quantile.share));
+  }
+  return numbers;
 }
 
 }  // namespace loam

@@ -1,7 +1,10 @@
-// Tests of the order, names and limits of slow operations in replies and of histograms in metrics.
+// Tests of the order, names and limits of slow operations in replies, of histograms in metrics, and of latencies in the
+// history.
 #include "common/admin/latency.h"
 
 #include <array>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -63,6 +66,45 @@ TEST(AdminLatency, OnlyKindsThatOccurredAreListed) {
   EXPECT_EQ(reply.kinds(0).p50_ns(), 4'000u);
   EXPECT_EQ(reply.kinds(0).p99_ns(), 4'000u);
   EXPECT_EQ(reply.kinds(0).p999_ns(), 16'384'000u) << "the longest one of 100";
+}
+
+TEST(AdminLatency, RecentLatenciesCountOnlyWhatHappenedSinceTheLastSample) {
+  latency::Recorder recorder;
+  RecentLatencies recent({{.name = "reads", .kinds = {OperationKind::kRead, OperationKind::kPlainRead}},
+                          {.name = "writes", .kinds = {OperationKind::kWrite}}},
+                         [&] {
+                           latency::Latencies all;
+                           all.add(recorder, false);
+                           return all;
+                         });
+  std::vector<std::string> names;
+  for (const auto& column : recent.columns()) {
+    names.push_back(column.name());
+    EXPECT_EQ(column.kind(), admin::GAUGE);
+    EXPECT_NE(column.help().find("upper bound"), std::string::npos) << column.help();
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"reads_p50_ns", "reads_p99_ns", "reads_p999_ns", "writes_p50_ns",
+                                             "writes_p99_ns", "writes_p999_ns"}));
+  using Values = std::vector<uint64_t>;
+  EXPECT_EQ(recent.sample(), Values(6, 0)) << "no operations";
+  recorder.operation(OperationKind::kRead, 3'000, 990);
+  recorder.operation(OperationKind::kPlainRead, 30'000, 8);
+  recorder.operation(OperationKind::kPlainRead, 9'000'000, 2);
+  recorder.operation(OperationKind::kScan, 1'000'000, 500);
+  EXPECT_EQ(recent.sample(), (Values{4'000, 4'000, 16'384'000, 0, 0, 0})) << "both kinds of the group, and no other";
+  recorder.operation(OperationKind::kRead, 60'000);
+  recorder.operation(OperationKind::kWrite, 5'000);
+  EXPECT_EQ(recent.sample(), (Values{64'000, 64'000, 64'000, 8'000, 8'000, 8'000}));
+  EXPECT_EQ(recent.sample(), Values(6, 0));
+}
+
+TEST(AdminLatency, SlowOperationsAreCountedWithoutTheirList) {
+  latency::Recorder recorder;
+  recorder.slow(SlowOperation());
+  latency::Latencies all;
+  all.add(recorder, false);
+  EXPECT_TRUE(all.slow.empty());
+  EXPECT_EQ(all.slow_seen, 1u);
 }
 
 TEST(AdminLatency, AHistogramCountsAllDurationsUpToEachBound) {

@@ -48,11 +48,12 @@ struct Latencies {
   uint64_t slow_seen = 0;                        ///< slow operations since the start, also those that are not kept
   uint64_t now_ns = 0;                           ///< the clock of SlowOperation::ended_ns at the time of the copy
 
-  /// Adds what a thread has recorded.
-  void add(const Recorder& recorder) {
+  /// Adds what a thread has recorded. `slow` stays as it is if `with_slow` is false: the list is long, and the thread
+  /// waits to record a slow operation while the list is copied.
+  void add(const Recorder& recorder, bool with_slow = true) {
     for (size_t i = 0; i < kOperationKinds; ++i) kinds[i].merge(recorder.kind(i));
     for (size_t i = 0; i < kStages; ++i) stages[i].merge(recorder.stage(i));
-    recorder.slow().list(slow);
+    if (with_slow) recorder.slow().list(slow);
     slow_seen += recorder.slow().seen();
   }
 };

@@ -36,10 +36,16 @@ constexpr std::array kStagesInMetrics = {latency::Stage::kQueue, latency::Stage:
 
 class Service final : public admin::ClusterAdmin::Service {
  public:
-  explicit Service(AdminBackend backend) : backend_(std::move(backend)) {
+  explicit Service(AdminBackend backend)
+      : backend_(std::move(backend)),
+        recent_({{.name = "begins", .kinds = {latency::OperationKind::kBegin}},
+                 {.name = "completions", .kinds = {latency::OperationKind::kComplete}}},
+                [this] { return backend_.latencies(false); }) {
     history_.add<commit::Statistics>(
         {"begins", "commits", "aborts", "read_only_begins", "upgradable_begins", "open", "sessions"},
         [this] { return totals(); });
+    // Behind the totals: if these cannot be read, the latencies are not read either, and belong to the next sample.
+    history_.add(recent_.columns(), [this] { return recent_.sample(); });
     history_.start();
   }
   ~Service() override { stop(); }
@@ -207,7 +213,7 @@ class Service final : public admin::ClusterAdmin::Service {
 
   grpc::Status SlowOperations(grpc::ServerContext*, const loam::admin::SlowOperationsRequest* request,
                               loam::admin::SlowOperationsReply* reply) override {
-    fill_slow_operations(backend_.latencies(), request->max(), *reply);
+    fill_slow_operations(backend_.latencies(true), request->max(), *reply);
     return grpc::Status::OK;
   }
 
@@ -245,7 +251,7 @@ class Service final : public admin::ClusterAdmin::Service {
     if (!numbers.ok()) return "# " + numbers.status().to_string() + "\n";
     metrics.add("loam_manager", numbers->core);
     metrics.add("loam_manager", *numbers);
-    add_latencies(metrics, "loam_manager", backend_.latencies(), kKindsInMetrics, kStagesInMetrics);
+    add_latencies(metrics, "loam_manager", backend_.latencies(false), kKindsInMetrics, kStagesInMetrics);
     metrics.add("loam_recovery", numbers->recovery);
     return metrics.text();
   }
@@ -307,7 +313,8 @@ class Service final : public admin::ClusterAdmin::Service {
 
   const AdminBackend backend_;
   std::atomic<bool> stopping_{false};  // written by stop(); waiting handlers read it
-  loam::History history_;              // its thread uses the members above
+  RecentLatencies recent_;
+  loam::History history_;  // its thread uses the members above
 };
 
 }  // namespace

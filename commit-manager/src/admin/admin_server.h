@@ -22,8 +22,9 @@ struct AdminBackend {
   std::function<ManagerStatistics(const Core&)> statistics;
   /// Returns the bound address of the data path. Called from within a task.
   std::function<std::string()> address;
-  /// Returns the latencies of requests. Called on gRPC's threads.
-  std::function<latency::Latencies()> latencies;
+  /// Copies the latencies of requests. The list of slow operations is left out if `with_slow` is false, because it is
+  /// long. Also called on the thread that samples the history.
+  std::function<latency::Latencies(bool with_slow)> latencies;
   /// Returns the network address of a connection; empty if there is none. Called from within a task.
   std::function<std::string(PeerId)> peer_address;
   uint64_t timeout_ns = 0;  ///< ManagerOptions::admin_timeout_ns

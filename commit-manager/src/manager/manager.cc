@@ -95,9 +95,9 @@ struct CommitManager::Parts {
     return all;
   }
 
-  latency::Latencies latencies() const {
+  latency::Latencies latencies(bool with_slow) const {
     latency::Latencies all;
-    all.add(server->latencies());
+    all.add(server->latencies(), with_slow);
     all.now_ns = Env::now_ns();
     return all;
   }
@@ -132,7 +132,7 @@ Status CommitManager::Parts::start() {
     backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
     backend.statistics = [this](const Core& core) { return statistics(core); };
     backend.address = [this] { return address; };
-    backend.latencies = [this] { return latencies(); };
+    backend.latencies = [this](bool with_slow) { return latencies(with_slow); };
     backend.peer_address = [this](PeerId peer) { return server->address_of(peer); };
     backend.timeout_ns = options.admin_timeout_ns;
     backend.token_file = options.admin_token_file;
@@ -300,7 +300,7 @@ ManagerStatistics CommitManager::statistics() const {
   return answer->statistics;
 }
 
-latency::Latencies CommitManager::latencies() const { return parts_->latencies(); }
+latency::Latencies CommitManager::latencies() const { return parts_->latencies(true); }
 
 bool CommitManager::post(std::function<void(Core&)> task) { return parts_->server->post(std::move(task)); }
 

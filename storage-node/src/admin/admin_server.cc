@@ -57,10 +57,15 @@ void fill(const QueryStatus& from, admin::Query& to) {
 
 class Service final : public admin::NodeAdmin::Service {
  public:
-  explicit Service(AdminBackend backend) : backend_(std::move(backend)) {
+  explicit Service(AdminBackend backend)
+      : backend_(std::move(backend)),
+        recent_({{.name = "reads", .kinds = {latency::OperationKind::kRead, latency::OperationKind::kPlainRead}},
+                 {.name = "writes", .kinds = {latency::OperationKind::kWrite, latency::OperationKind::kPlainWrite}}},
+                [this] { return backend_.latencies(false); }) {
     history_.add<NodeStatistics>({"operations", "appends", "scan_records", "memory_used_bytes",
                                   "query_memory_used_bytes", "bytes_in", "bytes_out"},
                                  [this] { return backend_.statistics(false); });
+    history_.add(recent_.columns(), [this] { return recent_.sample(); });
     history_.start();
   }
 
@@ -92,7 +97,7 @@ class Service final : public admin::NodeAdmin::Service {
 
   grpc::Status SlowOperations(grpc::ServerContext*, const loam::admin::SlowOperationsRequest* request,
                               loam::admin::SlowOperationsReply* reply) override {
-    fill_slow_operations(backend_.latencies(), request->max(), *reply);
+    fill_slow_operations(backend_.latencies(true), request->max(), *reply);
     return grpc::Status::OK;
   }
   grpc::Status ListQueries(grpc::ServerContext*, const admin::ListQueriesRequest*,
@@ -110,11 +115,12 @@ class Service final : public admin::NodeAdmin::Service {
     return grpc::Status::OK;
   }
 
-  std::string metrics() const { return metrics_of(backend_.statistics(true), backend_.latencies()); }
+  std::string metrics() const { return metrics_of(backend_.statistics(true), backend_.latencies(false)); }
   bool serving() const { return backend_.serving(); }
 
  private:
   const AdminBackend backend_;
+  RecentLatencies recent_;
   loam::History history_;  // its thread uses the members above
 };
 

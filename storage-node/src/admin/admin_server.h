@@ -23,8 +23,9 @@ struct AdminBackend {
   /// Returns statistics of which only the members about identity and service are set, and does not wait for a call of
   /// `statistics`.
   std::function<NodeStatistics()> health;
-  /// Copies the latencies of requests and the slow operations.
-  std::function<latency::Latencies()> latencies;
+  /// Copies the latencies of requests. The list of slow operations is left out if `with_slow` is false, because it is
+  /// long.
+  std::function<latency::Latencies(bool with_slow)> latencies;
   /// Returns whether the storage node serves requests.
   std::function<bool()> serving;
   /// Lists the scan queries under way.

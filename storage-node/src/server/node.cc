@@ -115,7 +115,7 @@ struct StorageNode::Impl {
   void stop();
   NodeStatistics statistics(bool with_tables = true);
   NodeStatistics health() const;
-  latency::Latencies latencies() const;
+  latency::Latencies latencies(bool with_slow) const;
   std::string check_invariants();
 
   const NodeOptions options;
@@ -182,7 +182,7 @@ Status StorageNode::Impl::start() {
     AdminBackend backend;
     backend.statistics = [this](bool with_tables) { return statistics(with_tables); };
     backend.health = [this] { return health(); };
-    backend.latencies = [this] { return latencies(); };
+    backend.latencies = [this](bool with_slow) { return latencies(with_slow); };
     backend.serving = [this] { return registry->in_service() && registry->lease_holds(Env::now_ns()); };
     backend.queries = [this] { return scans->queries(kQueryReportWithinNs); };
     backend.cancel_query = [this](const QueryId& id) {
@@ -288,10 +288,11 @@ NodeStatistics StorageNode::Impl::statistics(bool with_tables) {
   return s;
 }
 
-latency::Latencies StorageNode::Impl::latencies() const {
+latency::Latencies StorageNode::Impl::latencies(bool with_slow) const {
   latency::Latencies all;
   for (const auto& thread : network) {
-    if (const latency::Recorder* const recorder = thread->latencies(); recorder != nullptr) all.add(*recorder);
+    const latency::Recorder* const recorder = thread->latencies();
+    if (recorder != nullptr) all.add(*recorder, with_slow);
   }
   all.now_ns = Env::now_ns();
   return all;
@@ -320,7 +321,7 @@ void StorageNode::stop() { impl_->stop(); }
 const std::string& StorageNode::address() const { return impl_->address; }
 const std::string& StorageNode::admin_address() const { return impl_->admin_address; }
 NodeStatistics StorageNode::statistics() const { return impl_->statistics(); }
-latency::Latencies StorageNode::latencies() const { return impl_->latencies(); }
+latency::Latencies StorageNode::latencies() const { return impl_->latencies(true); }
 std::string StorageNode::check_invariants() const { return impl_->check_invariants(); }
 
 }  // namespace loam::storage
