@@ -1,6 +1,7 @@
 // The charts of the last minutes, drawn by uPlot from the samples of one or several servers.
 /* global uPlot */
 
+import {duration} from "./format.js";
 import {element, setText} from "./list.js";
 
 const MINUTES = 5;
@@ -44,8 +45,8 @@ export class Samples {
   }
 }
 
-// The sum over several servers in each second from `start` to `end`; null where no server has a sample.
-function sums(sources, name, start, end) {
+// The values of several servers, combined in each second from `start` to `end`; null where no server has a sample.
+function combined(sources, name, start, end, combine) {
   const result = new Array(end - start + 1).fill(null);
   for (const {columns} of sources) {
     const column = columns.get(name);
@@ -55,15 +56,19 @@ function sums(sources, name, start, end) {
     for (let at = start; at <= end; ++at) {
       age = column.has(at) ? 0 : age + 1;
       if (age === 0) last = column.get(at);
-      if (age <= CARRY_S) result[at - start] = (result[at - start] ?? 0) + last;
+      if (age <= CARRY_S) result[at - start] = combine(result[at - start], last);
     }
   }
   return result;
 }
 
+// The indices of values without a neighbour, for which uPlot draws no line.
+const lonely = (plot, series) => plot.data[series].flatMap((value, at, all) =>
+  (value == null || all[at - 1] != null || all[at + 1] != null ? [] : [at]));
+
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// series: [{name, label}]
+// series: [{name, label}]. The value of several servers is their sum.
 export class Chart {
   constructor(grid, title, series, format) {
     this.series = series;
@@ -80,6 +85,14 @@ export class Chart {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
+  combine(before, value) {
+    return (before ?? 0) + value;
+  }
+
+  scale() {
+    return {range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1]};
+  }
+
   size() {
     return {width: Math.max(this.place.clientWidth, 100), height: HEIGHT};
   }
@@ -88,7 +101,7 @@ export class Chart {
     const end = Math.floor(Math.max(0, ...sources.map(({newest}) => newest)) / 1000);
     const start = end - MINUTES * 60;
     this.data = [Array.from({length: end - start + 1}, (_, index) => start + index),
-                 ...this.series.map(({name}) => sums(sources, name, start, end))];
+                 ...this.series.map(({name}) => combined(sources, name, start, end, this.combine))];
     if (this.plot) this.plot.setData(this.data);
     else this.draw();
     this.describe(null);
@@ -112,12 +125,30 @@ export class Chart {
       ...this.size(),
       legend: {show: false},
       cursor: {y: false, drag: {x: false, y: false}},
-      scales: {y: {range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1]}},
-      axes: [axis, {...axis, size: 64, values: (_, values) => values.map((value) => this.format(value))}],
+      scales: {y: this.scale()},
+      axes: [axis, {...axis, size: 64, values: (_, values) => values.map((value) => (value === null ? "" : this.format(value)))}],
       series: [{}, ...this.series.map((_, index) => ({
-        stroke: color(`--series-${index}`), width: 2, points: {show: false}, dash: [[], [8, 4], [2, 3]][index],
+        stroke: color(`--series-${index}`), width: 2, points: {show: false, filter: lonely}, dash: [[], [8, 4], [2, 3]][index],
       }))],
       hooks: {setCursor: [(plot) => this.describe(plot.cursor.idx ?? null)]},
     }, this.data, this.place);
+  }
+}
+
+// The latencies of one group of operations, on a logarithmic scale. Quantiles of several servers have no sum, so the
+// largest one is shown. The servers report 0 for a second without an operation, which is a gap.
+export class LatencyChart extends Chart {
+  constructor(grid, operations, group) {
+    super(grid, `Latency of ${operations}`, [{name: `${group}_p50_ns`, label: "half below"},
+                                             {name: `${group}_p99_ns`, label: "99 % below"},
+                                             {name: `${group}_p999_ns`, label: "99.9 % below"}], duration);
+  }
+
+  combine(before, value) {
+    return Math.max(before, value) || null;
+  }
+
+  scale() {
+    return {distr: 3};
   }
 }

@@ -1,7 +1,7 @@
 // The status page. It asks the API of its server every two seconds; tables and shards, whose replies are large, less often.
 
 import {ApiError, get, post} from "./api.js";
-import {Chart, Samples} from "./charts.js";
+import {Chart, LatencyChart, Samples} from "./charts.js";
 import {bytes, count, duration, short, statistics, tableRows, words} from "./format.js";
 import {List, column, element, numeric, setText} from "./list.js";
 import {Latencies, Queries, SLOW_OPERATIONS} from "./open_work.js";
@@ -74,6 +74,8 @@ function nodeCharts(grid) {
     add("Memory in use", [{name: "memory_used_bytes", label: "records and indexes"},
                           {name: "query_memory_used_bytes", label: "queries"}], bytes),
     add("Network traffic per second", [{name: "bytes_in", label: "received"}, {name: "bytes_out", label: "sent"}], bytes),
+    new LatencyChart(grid, "reads", "reads"),
+    new LatencyChart(grid, "writes", "writes"),
   ];
 }
 
@@ -127,6 +129,8 @@ class ClusterPage {
       new Chart(grid, "Transactions per second", [{name: "commits", label: "committed"}, {name: "aborts", label: "aborted"},
                                                   {name: "read_only_begins", label: "read-only"}], short),
       new Chart(grid, "Open", [{name: "open", label: "transactions"}, {name: "sessions", label: "sessions"}], short),
+      new LatencyChart(grid, "begins", "begins"),
+      new LatencyChart(grid, "commits and aborts", "completions"),
     ];
     this.charts = nodeCharts(grid);
     this.nodes = new List(addSection("nodes", "Storage nodes"), {

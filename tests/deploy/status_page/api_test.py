@@ -74,11 +74,12 @@ class ApiTest(unittest.TestCase):
         self.assertEqual(self.client.post(f"/api/node/{direct['node']}/Health", {})[0], 405)
 
     def test_history_continues_after_a_time(self):
-        for client in (self.client, self.node):
+        for client, latency in ((self.client, "begins_p99_ns"), (self.node, "writes_p99_ns")):
             history = {}
             while len(history.get("samples", [])) < 2:  # one comes each second
                 _, history = client.get("/api/History")
             names = [column["name"] for column in history["columns"]]
+            self.assertIn(latency, names)
             self.assertEqual(len(names), len(history["samples"][0]["numbers"]))
             first = history["samples"][0]["at_ms"]
             _, later = client.get(f"/api/History?after_ms={first}")

@@ -177,7 +177,27 @@ class StatusPageTest(unittest.TestCase):
             # Chromium reports the status 401 of the wrong token.
             self.assertEqual([one for one in page.complaints() if "401" not in one.get("text", "")], [])
 
-    def test_6_ten_thousand_tables(self):
+    def test_6_latency_charts_follow_the_requests(self):
+        def shows(chart, value):
+            text = f"^Latency of {chart}half below {value}.*99 % below {value}.*99.9 % below {value}"
+            return f"[...document.querySelectorAll('figure')].some((one) => /{text}/.test(one.textContent))"
+
+        workload = [WORKLOAD, "--connect", self.cluster.manager.address]
+        subprocess.run([*workload, "console"], input=b"load 100 1000\n", stdout=subprocess.DEVNULL, check=True,
+                       timeout=servers.DEADLINE_S)
+        with subprocess.Popen([*workload, "transfers", "--seconds", str(servers.DEADLINE_S)],
+                              stdout=subprocess.DEVNULL) as client:
+            for name, url, charts in (("manager", self.manager, ("reads", "writes", "begins", "commits and aborts")),
+                                      ("node", self.node, ("reads", "writes"))):
+                page = self.open(url)
+                for chart in charts:
+                    page.wait(shows(chart, "[1-9]"))
+                self.check(page)
+                page.screenshot(PICTURES / f"{name}_workload.png")
+            client.kill()
+        page.wait(shows("writes", "–"))
+
+    def test_7_ten_thousand_tables(self):
         self.cluster.create_tables(f"table_{number:05}" for number in range(TABLES, MANY_TABLES))
         page = self.open(self.manager)
         self.assertIn(f"1 to 25 of {MANY_TABLES + OTHER_TABLES:,}",
@@ -188,7 +208,7 @@ class StatusPageTest(unittest.TestCase):
         self.assertEqual(page.run("document.querySelector('#tables tbody th').textContent"), "table_09999")
         self.check(page)
 
-    def test_7_says_that_a_server_does_not_answer(self):
+    def test_8_says_that_a_server_does_not_answer(self):
         page = self.open(self.manager)
         self.cluster.node.process.kill()
         page.wait("document.getElementById('nodes').innerText.includes('unreachable')")
