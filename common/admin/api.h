@@ -40,15 +40,15 @@ struct ApiOptions {
 /// | `GET /api/`                      | the service, its methods, and whether changes are allowed                   |
 /// | `GET /api/METHOD?field=value`    | the reply of a method without side effects                                  |
 /// | `POST /api/METHOD`               | the reply of another method, whose request is the JSON object in the body   |
-/// | `GET /options`                   | the options of the program without secrets, and its build id, as a JSON object |
+/// | `GET /options`                   | the options of the program, and its build id, as JSON without secrets       |
 /// | `GET /logs`                      | the newest lines of the program's log                                       |
 /// | `GET /api/node/ID/METHOD?…`      | the reply of a storage node to `GET /api/METHOD?…`; the commit manager only |
 ///
-/// In the API there is no code for a single method: the descriptors of Protocol Buffers give the methods with their messages, and
-/// the option `idempotency_level = NO_SIDE_EFFECTS` in the .proto file tells which ones only read. A call goes through
-/// an in-process channel to the same handler that gRPC clients reach. Names in JSON are those of the .proto file.
-/// Numbers of 64 bits are texts there, as Protocol Buffers prescribe. The reply to a failed call is an object with
-/// "code" and "error".
+/// In the API there is no code for a single method: the descriptors of Protocol Buffers give the methods with their
+/// messages, and the option `idempotency_level = NO_SIDE_EFFECTS` in the .proto file tells which ones only read. A call
+/// goes through an in-process channel to the same handler that gRPC clients reach. Names in JSON are those of the
+/// .proto file. Numbers of 64 bits are texts there, as Protocol Buffers prescribe. The reply to a failed call is an
+/// object with "code" and "error".
 ///
 /// Owner: GrpcServer. Threads: answer() from any; cancel() from one.
 class Api {

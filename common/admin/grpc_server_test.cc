@@ -182,7 +182,7 @@ TEST(GrpcServer, ShowsTheReportOfTheProcess) {
   for (const char* path : {"/metrics", "/healthz", "/version"}) {
     EXPECT_TRUE(get(address, path, "prometheus.example").starts_with("HTTP/1.1 200 OK\r\n")) << path;
   }
-  // http_get() asks by the IP address, whatever name the caller gave.
+  // http_get() sends the IP address as the host, also if the caller gave a name.
   const Result<HttpReply> reply =
       http_get("localhost" + address.substr(address.rfind(':')), "/logs", testing::kTestTimeout);
   ASSERT_TRUE(reply.ok()) << reply.status().to_string();

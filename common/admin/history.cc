@@ -2,6 +2,7 @@
 #include "common/admin/history.h"
 
 #include <pthread.h>
+
 namespace loam {
 
 void History::add(const std::vector<Column>& columns, std::function<std::optional<Numbers>()> read) {

@@ -66,9 +66,10 @@ void fill_slow_operations(latency::Latencies latencies, size_t max, admin::SlowO
 void add_latencies(Metrics& metrics, const std::string& prefix, const latency::Latencies& latencies,
                    std::span<const latency::OperationKind> kinds, std::span<const latency::Stage> stages) {
   for (const latency::OperationKind kind : kinds) {
-    metrics.add_histogram(prefix + "_request_seconds",
-                          "time from the begin of the round in which a request arrived to its answer",
-                          {{"kind", std::string(to_string(kind))}}, latencies.kinds[static_cast<size_t>(kind)]);
+    metrics.add_histogram(
+        prefix + "_request_seconds",
+        "time from the begin of the round in which a request arrived to its answer, and of a scan to its end",
+        {{"kind", std::string(to_string(kind))}}, latencies.kinds[static_cast<size_t>(kind)]);
   }
   for (const latency::Stage stage : stages) {
     metrics.add_histogram(prefix + "_stage_seconds", "time of one stage of the requests of a frame",

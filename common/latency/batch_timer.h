@@ -18,8 +18,8 @@ namespace loam::latency {
 /// frame. The latency of a request is the time from the first batch of its round to the end of its own batch. A slow
 /// batch is recorded with its stages. It also has the stages before its round, during which its requests may have
 /// waited: the thread slept, waited for a core, or executed a long round. If the hypervisor takes the core away, Linux
-/// counts no wait; the time since the last look of a spinning poll shows it. These are upper bounds, because a server does
-/// not know when a request arrived.
+/// counts no wait; the time since the last look of a spinning poll shows it. These are upper bounds, because a server
+/// does not know when a request arrived.
 ///
 /// Cost: two readings of the clock a batch, and a few additions a request. Nothing is timed in the simulator, whose
 /// schedule must not depend on timers.

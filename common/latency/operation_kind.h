@@ -16,7 +16,7 @@ enum class OperationKind : uint8_t {
   kRevert,      ///< removals of the versions of an aborted transaction
   kPlainRead,   ///< reads of a non-transactional table
   kPlainWrite,  ///< writes of a non-transactional table
-  kScan,        ///< scans
+  kScan,        ///< scans, from arrival to end
   kBegin,       ///< begins of transactions and snapshots
   kComplete,    ///< commits and aborts
   kOther,       ///< all other requests

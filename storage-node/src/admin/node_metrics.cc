@@ -17,8 +17,8 @@ namespace {
 using latency::OperationKind;
 using latency::Stage;
 
-constexpr std::array kKindsInMetrics = {OperationKind::kRead, OperationKind::kWrite, OperationKind::kRevert,
-                                        OperationKind::kPlainRead, OperationKind::kPlainWrite};
+constexpr std::array kKindsInMetrics = {OperationKind::kRead,      OperationKind::kWrite,      OperationKind::kRevert,
+                                        OperationKind::kPlainRead, OperationKind::kPlainWrite, OperationKind::kScan};
 constexpr std::array kStagesInMetrics = {Stage::kQueue, Stage::kExecution, Stage::kAnswer};
 
 /// The sums of the numbers of tables.

@@ -75,11 +75,16 @@ bool ScanService::end_all(const Status& status, uint64_t timeout_ns) {
 }
 
 void ScanService::add_statistics(NodeStatistics& statistics) const {
-  statistics.scans += finished_.load(std::memory_order_relaxed);  // relaxed: statistics
+  statistics.scans += durations().count();
   for (const auto& worker : workers_) {
     statistics.scan_pages += worker->pages();
     statistics.scan_records += worker->entries();
   }
+}
+
+latency::Histogram ScanService::durations() const {
+  const std::scoped_lock lock(mutex_);
+  return durations_;
 }
 
 std::vector<QueryStatus> ScanService::queries(uint64_t timeout_ns) {
@@ -397,12 +402,12 @@ void ScanService::part_done(ScanId id, size_t part, const Status& status, const 
       cancel_parts(id, {StatusCode::kCancelled, "another part of the scan failed"});
     }
     if (--active.parts_left > 0) return;
+    durations_.add(Env::now_ns() - active.description.arrived_ns);
     ended = std::move(active);
     by_request_.erase({ended.peer, ended.sequence});
     active_.erase(id);
     ++unposted_ends_;
   }
-  finished_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
   post(ended.peer, ended.sequence, scan_done(std::move(ended.status), sum_of(ended.statistics)));
   const std::scoped_lock lock(mutex_);
   --unposted_ends_;

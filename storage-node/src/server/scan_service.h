@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <loam/storage/node.h>
 
 #include "common/base/thread.h"
+#include "common/latency/histogram.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "storage-node/src/admin/query_status.h"
@@ -62,6 +62,8 @@ class ScanService : public ScanHandler, public PeerObserver {
   /// over. Returns whether they are. Threads: any.
   bool end_all(const Status& status, uint64_t timeout_ns);
   void add_statistics(NodeStatistics& statistics) const;
+  /// Returns how long the ended scans took, from arrival to end. Threads: any.
+  latency::Histogram durations() const;
 
   /// Lists the queries under way. Each scan thread reports its parts between two steps, so that reading costs nothing
   /// while no operator looks. Blocks until all have reported, or `timeout_ns` is over; a part that has not reported
@@ -151,15 +153,14 @@ class ScanService : public ScanHandler, public PeerObserver {
   std::vector<std::unique_ptr<PartSink>> sinks_;
   std::vector<std::unique_ptr<ScanWorker>> workers_;  // part p of every scan runs on workers_[p]
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition idle_;  // signalled when no scan is under way, and the end of each is in its outbox
   // Guarded by mutex_.
   std::unordered_map<ScanId, ActiveScan> active_;
   size_t unposted_ends_ = 0;  // scans that have left active_, and whose end is not in an outbox yet
   std::map<std::pair<PeerId, uint64_t>, ScanId> by_request_;
   ScanId last_id_ = 0;
-  // Any thread.
-  std::atomic<uint64_t> finished_{0};
+  latency::Histogram durations_;  // of the scans that have ended, from arrival to end
 };
 
 }  // namespace loam::storage

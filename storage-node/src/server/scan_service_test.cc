@@ -250,6 +250,7 @@ TEST_F(ScanServiceTest, ListsAndCancelsQueries) {
   const auto single = std::ranges::find_if(listed, [&](const QueryStatus& one) { return count(one.id) == 1; });
   ASSERT_TRUE(pair != listed.end() && single != listed.end()) << "the id depends on the content of the query";
 
+  EXPECT_EQ(service->durations().count(), 0u) << "no scan has ended";
   const Status why(StatusCode::kCancelled, "cancelled by an operator");
   EXPECT_EQ(service->cancel({SessionId(9), pair->id.hash}, why), 0u) << "another session";
   EXPECT_EQ(service->cancel({pair->id.session, pair->id.hash + 1}, why), 0u) << "another query";
@@ -260,6 +261,8 @@ TEST_F(ScanServiceTest, ListsAndCancelsQueries) {
   const auto ended = ends_of_scans(2, 0);
   EXPECT_TRUE(ended.at(1) == StatusCode::kCancelled && ended.at(3) == StatusCode::kCancelled);
   EXPECT_TRUE(service->queries(kNoTimeout).empty());
+  EXPECT_EQ(service->durations().count(), 3u) << "of scans, not of their parts";
+  EXPECT_GT(service->durations().sum_ns(), 0u);
 }
 
 // A query that is cancelled before its scan threads know it reads nothing.
