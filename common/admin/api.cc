@@ -16,7 +16,6 @@
 #include "common/admin/page_files.h"
 #include "common/base/assert.h"
 #include "common/base/log.h"
-#include "common/base/process_report.h"
 #include "common/base/quoted.h"
 
 namespace loam {
@@ -163,23 +162,6 @@ std::shared_ptr<grpc::Channel> own_channel(grpc::Server& server) {
   return server.InProcessChannel(arguments);
 }
 
-/// The reply with a part of the report of this process.
-HttpReply reported(const std::function<std::string()>& part, const std::string& content_type) {
-  if (!part) {
-    return {404, "text/plain; charset=utf-8", "this process runs several servers; it has no report of one server\n"};
-  }
-  return {200, content_type, part()};
-}
-
-/// The replies to GET outside of the API; `files` tells whether the files of the status page are among them.
-std::optional<HttpReply> find_page(std::string_view path, bool files) {
-  if (path == "/options") return reported(process_report().options, "application/json");
-  if (path == "/logs") return reported(process_report().last_log, "text/plain; charset=utf-8");
-  const PageFile* const file = files ? find_page_file(path) : nullptr;
-  if (file == nullptr) return std::nullopt;
-  return HttpReply{200, std::string(file->content_type), std::string(file->gzip), {{"Content-Encoding", "gzip"}}};
-}
-
 bool is_get(const HttpRequest& request) { return request.method == "GET" || request.method == "HEAD"; }
 
 /// Header fields of all replies: they keep the browser from running or loading anything that this server did not send.
@@ -203,19 +185,23 @@ Api::Api(grpc::Server& server, const std::string& listen_address, ApiOptions opt
 
 Api::~Api() = default;
 
-std::optional<HttpReply> Api::answer(const HttpRequest& request) {
-  HttpReply reply;
-  if (const Status host = access_.check_host(request.host); !host.ok()) {
-    reply = failure(403, "INVALID_ARGUMENT", host.message());
-  } else if (service_ != nullptr && request.path.starts_with(kApi)) {
-    reply = call(request, std::string_view(request.path).substr(kApi.size()));
-  } else if (auto page = find_page(request.path, service_ != nullptr)) {
-    reply = is_get(request) ? std::move(*page) : not_allowed("GET, HEAD");
-  } else {
-    return std::nullopt;
-  }
+HttpReply Api::guard(const HttpRequest& request, const std::function<HttpReply()>& page) const {
+  const Status host = access_.check_host(request.host);
+  HttpReply reply = host.ok() ? page() : failure(403, "INVALID_ARGUMENT", host.message());
   protect(reply);
   return reply;
+}
+
+std::optional<HttpReply> Api::answer(const HttpRequest& request) {
+  if (service_ == nullptr) return std::nullopt;
+  const std::string_view path = request.path;
+  if (path.starts_with(kApi)) return guard(request, [&] { return call(request, path.substr(kApi.size())); });
+  const PageFile* const file = find_page_file(path);
+  if (file == nullptr) return std::nullopt;
+  return guard(request, [&] {
+    if (!is_get(request)) return not_allowed("GET, HEAD");
+    return HttpReply{200, std::string(file->content_type), std::string(file->gzip), {{"Content-Encoding", "gzip"}}};
+  });
 }
 
 HttpReply Api::index() const {

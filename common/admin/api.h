@@ -1,4 +1,4 @@
-// What only callers that name this server may read by HTTP: the status page, its JSON API, the options and the log.
+// The status page and its JSON API: HTTP requests become calls of the server's own gRPC service.
 #pragma once
 
 #include <atomic>
@@ -30,9 +30,8 @@ struct ApiOptions {
   std::function<Result<std::string>(uint64_t node)> node_address = {};
 };
 
-/// Answers the HTTP requests for the status page and its API, and for the options and the log of the program. A request
-/// whose header Host is not a name of this server gets 403 (WebAccess::check_host), so that a page of another site can
-/// read none of them.
+/// Answers the HTTP requests for the status page and its API. A request whose header Host is not a name of this server
+/// gets 403 (WebAccess::check_host), so that a page of another site can read none of them.
 ///
 /// | request                          | reply                                                                       |
 /// | -------------------------------- | --------------------------------------------------------------------------- |
@@ -40,17 +39,15 @@ struct ApiOptions {
 /// | `GET /api/`                      | the service, its methods, and whether changes are allowed                   |
 /// | `GET /api/METHOD?field=value`    | the reply of a method without side effects                                  |
 /// | `POST /api/METHOD`               | the reply of another method, whose request is the JSON object in the body   |
-/// | `GET /options`                   | the options of the program, and its build id, as JSON without secrets       |
-/// | `GET /logs`                      | the newest lines of the program's log                                       |
 /// | `GET /api/node/ID/METHOD?…`      | the reply of a storage node to `GET /api/METHOD?…`; the commit manager only |
 ///
-/// In the API there is no code for a single method: the descriptors of Protocol Buffers give the methods with their
+/// There is no code for a single method: the descriptors of Protocol Buffers give the methods with their
 /// messages, and the option `idempotency_level = NO_SIDE_EFFECTS` in the .proto file tells which ones only read. A call
 /// goes through an in-process channel to the same handler that gRPC clients reach. Names in JSON are those of the
 /// .proto file. Numbers of 64 bits are texts there, as Protocol Buffers prescribe. The reply to a failed call is an
 /// object with "code" and "error".
 ///
-/// Owner: GrpcServer. Threads: answer() from any; cancel() from one.
+/// Owner: GrpcServer. Threads: answer() and guard() from any; cancel() from one.
 class Api {
  public:
   /// The gRPC server outlives the calls of answer().
@@ -61,6 +58,8 @@ class Api {
 
   /// Answers one request; no value if the path is not one of the above. May wait for kCallTimeout.
   std::optional<HttpReply> answer(const HttpRequest& request);
+  /// Returns `page()`, or 403 if the header Host of the request is not a name of this server.
+  HttpReply guard(const HttpRequest& request, const std::function<HttpReply()>& page) const;
   /// Ends all waits. Later requests get 503.
   void cancel();
 

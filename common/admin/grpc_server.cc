@@ -10,6 +10,7 @@
 
 #include "common/admin/metrics.h"
 #include "common/base/log.h"
+#include "common/base/process_report.h"
 
 namespace loam {
 namespace {
@@ -32,25 +33,39 @@ void set_limits(grpc::ServerBuilder& builder, const GrpcLimits& limits) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
-/// The replies that need no check of the host name: probes and Prometheus use names of their own.
-HttpServer::Routes routes(const HttpContent& content, const std::atomic<bool>& serving) {
+/// The reply with a part of the report of this process.
+HttpReply reported(const std::function<std::string()>& part, const std::string& content_type) {
+  if (!part) return {.status = 404, .body = "this process runs several servers; it has no report of one server\n"};
+  return {.content_type = content_type, .body = part()};
+}
+
+/// Probes and Prometheus use names of their own for this server, so only `api` checks the host names of requests.
+HttpServer::Routes routes(const HttpContent& content, const std::atomic<bool>& serving, const Api& api) {
   const auto text = [](unsigned status, std::string body) {
     return HttpReply{.status = status, .body = std::move(body)};
   };
   return {
       {"/metrics",
-       [metrics = content.metrics] {
+       [metrics = content.metrics](const HttpRequest&) {
          return HttpReply{.content_type = std::string(Metrics::kContentType), .body = metrics()};
        }},
-      {"/healthz", [text] { return text(200, "ok\n"); }},
+      {"/healthz", [text](const HttpRequest&) { return text(200, "ok\n"); }},
       {"/readyz",
-       [text, &serving] {
+       [text, &serving](const HttpRequest&) {
          return serving.load(std::memory_order_relaxed) ? text(200, "serving\n") : text(503, "not serving\n");
        }},
       {"/version",
-       [protocol = content.protocol_version] {
+       [protocol = content.protocol_version](const HttpRequest&) {
          return HttpReply{.content_type = "application/json",
                           .body = R"({"version":")" LOAM_VERSION R"(","protocol":)" + std::to_string(protocol) + "}\n"};
+       }},
+      {"/options",
+       [&api](const HttpRequest& request) {
+         return api.guard(request, [] { return reported(process_report().options, "application/json"); });
+       }},
+      {"/logs",
+       [&api](const HttpRequest& request) {
+         return api.guard(request, [] { return reported(process_report().last_log, "text/plain; charset=utf-8"); });
        }},
   };
 }
@@ -116,7 +131,7 @@ GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acc
       address_(std::move(address)),
       api_(*server_, address_, content.api),
       http_(
-          routes(content, serving_),
+          routes(content, serving_, api_),
           [this](int fd) {
             grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
             connection.fd = fd;

@@ -45,7 +45,9 @@ struct HttpContent {
 /// | `/healthz` | 200: the process answers                                                                |
 /// | `/readyz`  | 200 or 503: the state of the health service                                             |
 /// | `/version` | the version of the program and of the protocol between the processes, as a JSON object  |
-/// | others     | the status page, its API, the options and the log of the program (Api)                  |
+/// | `/options` | the options of the program without secrets, and its build id, as a JSON object         |
+/// | `/logs`    | the newest lines of the program's log                                                  |
+/// | others     | the status page and its API (Api)                                                       |
 ///
 /// Owner: the administration of a server, which also owns the service. Threads: gRPC's own threads run the handlers;
 /// set_serving() from any thread, the other functions from one.

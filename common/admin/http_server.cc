@@ -146,7 +146,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection<Server
       return {405, "text/plain; charset=utf-8", "only GET and HEAD are answered here\n", {{"Allow", "GET, HEAD"}}};
     }
     const auto route = server_.routes.find(request.path);
-    if (route != server_.routes.end()) return route->second();
+    if (route != server_.routes.end()) return route->second(request);
     std::string known;
     for (const auto& [path, handler] : server_.routes) known += " " + path;
     return {404, "text/plain; charset=utf-8", "unknown path; known are:" + known + "\n"};

@@ -56,7 +56,7 @@ struct HttpLimits {
 /// kWorkers threads of the same priority, so that it may wait for other servers without a delay of the routes.
 class HttpServer {
  public:
-  using Handler = std::function<HttpReply()>;
+  using Handler = std::function<HttpReply(const HttpRequest&)>;
   /// Path → handler.
   using Routes = std::map<std::string, Handler, std::less<>>;
   /// Receives a connected, non-blocking socket of an HTTP/2 connection, and owns it.

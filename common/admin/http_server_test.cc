@@ -23,9 +23,11 @@ class HttpServerTest : public ::testing::Test {
  protected:
   void start(const HttpLimits& limits = {}) {
     server_ = std::make_unique<HttpServer>(
-        HttpServer::Routes{{"/number", [this] { return HttpReply{200, "text/plain", std::to_string(++requests_)}; }},
-                           {"/large", [] { return HttpReply{200, "text/plain", std::string(8u << 20, 'x')}; }},
-                           {"/busy", [] { return HttpReply{503, "text/plain", "busy\n"}; }}},
+        HttpServer::Routes{
+            {"/number",
+             [this](const HttpRequest&) { return HttpReply{200, "text/plain", std::to_string(++requests_)}; }},
+            {"/large", [](const HttpRequest&) { return HttpReply{200, "text/plain", std::string(8u << 20, 'x')}; }},
+            {"/busy", [](const HttpRequest&) { return HttpReply{503, "text/plain", "busy\n"}; }}},
         [this](int fd) {
           const std::lock_guard lock(mutex_);
           http2_.push_back(fd);

@@ -27,7 +27,8 @@ std::string lower(std::string_view text) {
 
 /// Returns the host of "host", "host:port" or "[address]:port", in lower case and without brackets.
 std::string host_of(std::string_view text) {
-  if (text.starts_with('[')) return lower(text.substr(1, text.find(']') - 1));
+  // Without the zone of a link-local address, such as "fe80::1%eth0".
+  if (text.starts_with('[')) return lower(text.substr(1, text.find_first_of("]%") - 1));
   return lower(text.substr(0, text.find(':')));
 }
 

@@ -11,7 +11,7 @@
 
 namespace loam {
 
-/// Decides which HTTP requests the status page and its API answer.
+/// Decides which HTTP requests may read more than metrics and probes, and which ones may change something.
 ///
 /// Browsers protect a server on the loopback interface or in a closed network only by the name of its origin. Two
 /// checks keep a page of another site from reading replies and from causing changes:
@@ -26,7 +26,7 @@ class WebAccess {
   /// `listen_address` is the "host:port" that the operator gave. `token_file` is empty if changes are not allowed.
   WebAccess(const std::string& listen_address, std::string token_file);
 
-  /// Ok if the page and the API may answer a request with this header Host. kInvalidArgument otherwise.
+  /// Ok if a request with this header Host may read the page, the API, the options and the log; else kInvalidArgument.
   Status check_host(std::string_view host) const;
   /// No value if the request may change something; the reply that refuses it otherwise. The token file is read at each
   /// call, so that an operator can replace the token while the server runs.

@@ -50,8 +50,8 @@ class WebAccessTest : public ::testing::Test {
 
 TEST_F(WebAccessTest, HostMustBeThisServer) {
   const WebAccess access("status.example:7410", "");
-  for (const char* host :
-       {"localhost", "LOCALHOST:9", "127.0.0.1:7410", "10.1.2.3", "[::1]:7410", "status.example:7410"}) {
+  for (const char* host : {"localhost", "LOCALHOST:9", "127.0.0.1:7410", "10.1.2.3", "[::1]:7410",
+                           "[fe80::1%eth0]:7410", "status.example:7410"}) {
     EXPECT_TRUE(access.check_host(host).ok()) << host;
   }
   for (const char* host :

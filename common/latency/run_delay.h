@@ -8,8 +8,8 @@ namespace loam::latency {
 /// The last look of a poll that has not looked, or of a transport that does not tell.
 inline constexpr uint64_t kNoLookNs = 0;
 
-/// Returns the time from a poll's last look for events to `now_ns`; 0 if it is shorter than 200 us, because nothing
-/// else has run on the core then. If a hypervisor ran another virtual machine, there is no other sign of the wait.
+/// Returns the time from a poll's last look for events to `now_ns`; 0 if it is under 200 us. If a hypervisor ran other
+/// machines, no other number shows the wait. An upper bound: earlier events of the same poll were handled meanwhile.
 inline uint64_t unseen_ns_at(uint64_t now_ns, uint64_t last_look_ns) {
   constexpr uint64_t kUnseenNs = 200'000;  // a spinning poll looks every few microseconds
   const bool unseen = last_look_ns != kNoLookNs && now_ns >= last_look_ns + kUnseenNs;

@@ -86,13 +86,10 @@ class BufferTransport final : public TransportBase {
   Result<Connection*> connect(const Address&, Handler&) override { return unused(); }
   size_t poll(uint64_t) override { return 0; }
   void wake() override {}
-  const uint64_t& last_look_ns() const override { return never_ns_; }
 
  private:
   static Status unused() { return {StatusCode::kInternal, "not in this transport"}; }
   uint64_t now_ns() const override { return 0; }
-
-  const uint64_t never_ns_ = 0;
 };
 
 /// Keeps the received messages, and offers a region. The region ends at the sanitizer's red zone, so that a write

@@ -32,6 +32,7 @@ class TransportBase : public Transport {
  public:
   const TransportCounters& counters() const final { return counters_; }
   const TransportOptions& options() const final { return options_; }
+  const uint64_t& last_look_ns() const override { return never_looked_ns_; }
 
  protected:
   TransportBase(Scheme scheme, const TransportOptions& options);
@@ -73,6 +74,7 @@ class TransportBase : public Transport {
 
   const Scheme scheme_;
   const TransportOptions options_;
+  const uint64_t never_looked_ns_ = 0;  // of a transport that does not spin
   Pool<OutFrame> frames_;
   Pool<InBlock> blocks_;
   std::unordered_map<const ConnectionBase*, std::unique_ptr<ConnectionBase>> connections_;

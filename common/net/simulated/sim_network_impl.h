@@ -202,7 +202,6 @@ class SimTransport final : public TransportBase {
   Result<Connection*> connect(const Address& address, Handler& handler) override;
   size_t poll(uint64_t timeout_ns) override;
   void wake() override;
-  const uint64_t& last_look_ns() const override { return looks_never_ns_; }
   uint64_t now_ns() const override { return net.now(); }
 
   /// Adds an event that will reach this transport.
@@ -234,9 +233,8 @@ class SimTransport final : public TransportBase {
   // Relaxed everywhere: no other data depends on the flag, and the simulation has one thread.
   std::atomic<bool> woken_{false};
   bool waiting_ = false;
-  const uint64_t looks_never_ns_ = 0;  // it does not spin
-  uint64_t announced_ns_ = kForever;   // while it waits: the earliest time passed to on_arrival
-  uint32_t idle_turns_ = 0;            // consecutive calls of poll(0) without an event
+  uint64_t announced_ns_ = kForever;  // while it waits: the earliest time passed to on_arrival
+  uint32_t idle_turns_ = 0;           // consecutive calls of poll(0) without an event
 };
 
 }  // namespace loam::net

@@ -294,7 +294,7 @@ latency::Latencies StorageNode::Impl::latencies(bool with_slow) const {
     const latency::Recorder* const recorder = thread->latencies();
     if (recorder != nullptr) all.add(*recorder, with_slow);
   }
-  if (scans) all.kinds[static_cast<size_t>(latency::OperationKind::kScan)].merge(scans->durations());
+  all.kinds[static_cast<size_t>(latency::OperationKind::kScan)].merge(scans->durations());
   all.now_ns = Env::now_ns();
   return all;
 }
