@@ -55,7 +55,7 @@ class RecentLatencies {
  private:
   const std::vector<LatencyGroup> groups_;
   const std::function<latency::Latencies()> read_;
-  std::vector<latency::Histogram> before_;  // of each group at the last call
+  std::vector<latency::Histogram> before_;  // by group: the durations up to the last sample
 };
 
 }  // namespace loam

@@ -74,7 +74,7 @@ class TransportBase : public Transport {
 
   const Scheme scheme_;
   const TransportOptions options_;
-  const uint64_t never_looked_ns_ = 0;  // of a transport that does not spin
+  const uint64_t never_looked_ns_ = 0;  // last_look_ns(), unless a subclass spins
   Pool<OutFrame> frames_;
   Pool<InBlock> blocks_;
   std::unordered_map<const ConnectionBase*, std::unique_ptr<ConnectionBase>> connections_;

@@ -160,7 +160,7 @@ class ScanService : public ScanHandler, public PeerObserver {
   size_t unposted_ends_ = 0;  // scans that have left active_, and whose end is not in an outbox yet
   std::map<std::pair<PeerId, uint64_t>, ScanId> by_request_;
   ScanId last_id_ = 0;
-  latency::Histogram durations_;  // of the scans that have ended, from arrival to end
+  latency::Histogram durations_;  // how long each ended scan took
 };
 
 }  // namespace loam::storage
