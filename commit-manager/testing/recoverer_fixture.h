@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -189,6 +190,52 @@ class DeadClient {
   const std::vector<TableId> indexes_;
   uint64_t transactions_ = 0;
   std::vector<TransactionId> open_;
+};
+
+/// A recoverer of three storage nodes, each with the root of an index. The destructor stops the recoverer and checks
+/// its reports.
+class RecovererTest : public ::testing::Test {
+ protected:
+  RecovererTest() {
+    for (const NodeId node : {kSecond, kThird, kFirst}) {
+      indexes_.push_back(nodes_.index_at(node));
+      nodes_.make_tree(indexes_.back());
+    }
+  }
+  ~RecovererTest() override {
+    manager_.stop();
+    manager_.expect_true_reports();
+  }
+
+  DeadClient client(uint64_t session) { return {nodes_, SessionId(session), indexes_}; }
+  static RecoveryTask task(const DeadClient& client) { return task_of(client.session(), client.open(), kNodes); }
+  /// A record at that node that no client has.
+  wire::RecordId record_at(NodeId node) {
+    wire::RecordId record{TableId(2'000), Key()};
+    do {
+      record.key = Key(++last_key_);
+    } while (nodes_.owner(record) != node);
+    return record;
+  }
+  void script(std::function<bool(NodeId, wire::Opcode)> which, ScriptedAction fate) {
+    nodes_.set_script([which = std::move(which), fate](NodeId node, wire::Opcode opcode) {
+      return which(node, opcode) ? fate : ScriptedAction::kAnswer;
+    });
+  }
+  bool noted(const std::string& text) {
+    return manager_.wait_for([&] {
+      return std::ranges::any_of(manager_.observed.notes,
+                                 [&](const std::string& line) { return line.find(text) != std::string::npos; });
+    });
+  }
+
+  static constexpr uint64_t kNodes = 3;
+  static constexpr NodeId kFirst{1}, kSecond{2}, kThird{3};
+
+  ScriptedNodes nodes_{kNodes};
+  std::vector<TableId> indexes_;
+  ScriptedManager manager_{nodes_};
+  uint64_t last_key_ = 0;
 };
 
 }  // namespace loam::commit

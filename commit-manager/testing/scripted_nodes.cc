@@ -369,6 +369,9 @@ bool ScriptedNodes::serve(net::Connection& connection, Bytes message) {
     case ScriptedAction::kFenced:
       refuse(StatusCode::kFenced);
       return true;
+    case ScriptedAction::kWrongCluster:
+      refuse(StatusCode::kWrongCluster);
+      return true;
     case ScriptedAction::kNoRecords:
       answer(refuse_operations(StatusCode::kUnavailable, message));
       return true;
@@ -414,7 +417,7 @@ Buffer ScriptedNodes::execute(NodeId node, Bytes message) {
   wire::Envelope envelope;
   ByteReader reader = body_of(message, envelope);
   const uint64_t sequence = envelope.sequence;
-  if (envelope.opcode != Opcode::kRevert) executed_.push_back({node, envelope.opcode, {}, {}});
+  if (envelope.opcode != Opcode::kRevert) executed_.push_back({node, envelope.opcode, {}, {}, false, sequence});
   switch (envelope.opcode) {
     case Opcode::kAttach:
       return attach(node, decoded<wire::Attach>(reader), sequence);
@@ -460,7 +463,7 @@ Buffer ScriptedNodes::intents(NodeId node, const wire::Intents& message, uint64_
 }
 
 Buffer ScriptedNodes::revert(NodeId node, const wire::Revert& message, uint64_t sequence) {
-  Executed executed{node, Opcode::kRevert, message.transaction, message.records};
+  Executed executed{node, Opcode::kRevert, message.transaction, message.records, false, sequence};
   wire::RevertReply reply;
   for (const wire::RecordId& record : message.records) {
     LOAM_CHECK(owner(record) == node, "a revert at the wrong node");

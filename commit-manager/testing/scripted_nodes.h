@@ -37,6 +37,7 @@ enum class ScriptedAction : uint8_t {
   kApplyAndClose,  ///< executed; the connection is closed instead of a reply
   kUnavailable,    ///< refused as a whole
   kFenced,         ///< refused as a whole
+  kWrongCluster,   ///< refused as a whole
   kNoRecords,      ///< every operation is answered with kUnavailable: the node has lost its records
   kNoTable,        ///< every operation is answered with kNoSuchTable
   kMalformed,      ///< for kIntents: the reply claims that further pages follow, and its end is the begin of the page
@@ -103,7 +104,8 @@ class ScriptedNodes final : private net::Handler {
     wire::Opcode opcode{};
     TransactionId transaction;  ///< for kRevert
     std::vector<wire::RecordId> records;
-    bool refused = false;  ///< for kRevert: a version was covered by another one
+    bool refused = false;   ///< for kRevert: a version was covered by another one
+    uint64_t sequence = 0;  ///< 0: kAttach
   };
   /// Returns the requests executed since the last call.
   std::vector<Executed> drain_executed();

@@ -25,7 +25,10 @@ Status decode_error(ByteReader& body, wire::Error& error) {
 }  // namespace
 
 Channel::Channel(net::Transport& transport, Options options, std::function<uint64_t()> now_ns)
-    : transport_(transport), options_(std::move(options)), now_ns_(std::move(now_ns)), window_(options_.window) {}
+    : transport_(transport),
+      options_(std::move(options)),
+      now_ns_(std::move(now_ns)),
+      window_(options_.window, options_.first_sequence) {}
 
 Channel::~Channel() { LOAM_DCHECK(idle(), "a channel dies while it is in use"); }
 

@@ -74,9 +74,9 @@ inline constexpr RequestWindow::Kind kRequestKind<wire::DropTable> = RequestWind
 /// only requests that are sent at most once, such as scans. Any other request fails only by its deadline, by a
 /// startup message that the server rejects finally, or by close().
 ///
-/// Owner: a session or the recoverer. Threads: the worker's. Sequences count from 1 over all connections; the startup
-/// message has sequence 0. Callbacks come from the transport's poll() or from expire(), never from inside request()
-/// or close().
+/// Owner: a session or the recoverer. Threads: the worker's. Sequences count from first_sequence over all connections;
+/// the startup message has sequence 0. Callbacks come from the transport's poll() or from expire(), never from inside
+/// request() or close().
 class Channel final : private net::Handler {
  public:
   struct Options {
@@ -84,6 +84,10 @@ class Channel final : private net::Handler {
     std::string name;     ///< name of the server for messages, "storage node 1 at tcp://127.0.0.1:7401"
     /// Limit of the distance from the oldest unanswered request to the newest sent one: the server's reply window.
     size_t window = wire::kNodeReplyWindow.requests;
+    /// Sequence of the first request. A channel that follows another one of the same session to the same server
+    /// continues with its next_sequence(): the server still has the replies to the lower sequences, and would answer
+    /// new requests with them.
+    uint64_t first_sequence = 1;
     /// Whether to connect again after a lost connection even if no request is open.
     bool keep_connected = false;
     /// Whether the loss of a connection, or a failure to connect, fails all open requests, for callers that repeat
@@ -193,6 +197,8 @@ class Channel final : private net::Handler {
   }
 
   const std::string& name() const { return options_.name; }
+  /// Sequence of the next request. No request has had it or a higher one.
+  uint64_t next_sequence() const { return window_.next(); }
   /// Number of unanswered requests.
   size_t open_requests() const { return window_.open(); }
   /// Whether the channel may be destroyed: it has no connection and no open request.

@@ -63,8 +63,10 @@ class RequestWindow {
     ExecutionStatus executed = ExecutionStatus::kNotSent;  ///< kNotSent or kUnknown
   };
 
-  /// `window` is the number of requests that the server's reply window remembers.
-  explicit RequestWindow(size_t window) : window_(window) {}
+  /// `window` is the number of requests that the server's reply window remembers. `first` is the number of the first
+  /// request, at least 1.
+  explicit RequestWindow(size_t window, uint64_t first = 1)
+      : window_(window), first_(first), next_(first), sent_(first - 1), highest_sent_(first - 1) {}
 
   /// Whether no request can be added now.
   bool full() const { return next_ - first_ >= window_ + kMaxWaitingRequests; }
@@ -130,11 +132,11 @@ class RequestWindow {
   std::vector<Request> ring_;                           // by sequence; the size is a power of two
   std::vector<Buffer> pool_;                            // last in, first out: the last buffer is still in the cache
   std::unordered_map<uint64_t, Request> at_most_once_;  // sent requests of the kinds kAtMostOnce and kStream
-  uint64_t first_ = 1;
-  uint64_t next_ = 1;
-  uint64_t sent_ = 0;          // highest number sent on this connection
-  uint64_t highest_sent_ = 0;  // highest number sent on any connection
-  uint64_t delivered_ = 0;     // highest number sent on an earlier connection that was established
+  uint64_t first_;
+  uint64_t next_;
+  uint64_t sent_;           // highest number sent on this connection
+  uint64_t highest_sent_;   // highest number sent on any connection
+  uint64_t delivered_ = 0;  // highest number sent on an earlier connection that was established
   size_t open_ = 0;
   size_t unsent_bytes_ = 0;
 };

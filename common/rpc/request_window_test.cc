@@ -55,6 +55,25 @@ class RequestWindowTest : public ::testing::Test {
 
 using Numbers = std::vector<uint64_t>;
 
+TEST_F(RequestWindowTest, BeginsWithTheFirstSequence) {
+  RequestWindow window(4, 1'000);
+  EXPECT_TRUE(window.empty());
+  EXPECT_TRUE(window.can_send_next());
+  for (uint64_t i = 0; i < 6; ++i) window.add(Kind::kResend, nullptr, 0, kNoDeadline, bytes_of(window.next()));
+  Numbers sent;
+  while (RequestWindow::Request* request = window.next_to_send()) {
+    sent.push_back(number_in(request->bytes));
+    EXPECT_FALSE(window.mark_sent());
+  }
+  EXPECT_EQ(sent, (Numbers{1'000, 1'001, 1'002, 1'003}));
+  EXPECT_TRUE(window.may_have_arrived(1'003));
+  EXPECT_FALSE(window.may_have_arrived(1'004));
+  window.finish(1'000);
+  ASSERT_NE(window.next_to_send(), nullptr);
+  EXPECT_EQ(window.sending(), 1'004u);
+  EXPECT_EQ(window.next(), 1'006u);
+}
+
 TEST_F(RequestWindowTest, CanSendNextReportsRoomInTheWindow) {
   EXPECT_TRUE(window_.can_send_next());
   add();

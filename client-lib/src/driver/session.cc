@@ -50,7 +50,9 @@ ManagerSession::Options Session::manager_options(const std::string& address) {
 void Session::ended() {
   // The channels fail their open requests with the reason of the end, so no fiber waits for a reply of an ended
   // session.
-  for (auto& [id, node] : nodes_) node.channel->close(status());
+  for (auto& [id, node] : nodes_) {
+    if (node.channel != nullptr) node.channel->close(status());
+  }
   if (events_.on_end) events_.on_end(*this);
 }
 
@@ -71,10 +73,11 @@ void Session::on_error(const wire::Error& error) {
   }
 }
 
-std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) {
+std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info, uint64_t first_sequence) {
   rpc::Channel::Options options;
   options.address = info.address;
   options.name = node_name(info);
+  options.first_sequence = first_sequence;
   options.timer = &timer_;
   options.node = info.id.value;
   options.startup_message = [this, incarnation = info.incarnation](Buffer& out) {
@@ -88,10 +91,7 @@ std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) 
     if (status == StatusCode::kUnknownOutcome) give_up(status);  // the storage node has dropped its replies (R3)
     // A storage node of another cluster is at the address. The next request connects again, in case the right one is
     // back.
-    const auto at = nodes_.find(id);
-    if (status != StatusCode::kWrongCluster || at == nodes_.end()) return;
-    retire(at->second, status);
-    nodes_.erase(at);
+    if (status == StatusCode::kWrongCluster) retire(nodes_[id], status);
   };
   options.on_error = [this](const wire::Error& error) { on_error(error); };
   return std::make_unique<rpc::Channel>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
@@ -99,6 +99,10 @@ std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) 
 
 // Requests of the channel may be under way. after_poll() destroys the channel when the last one has ended.
 void Session::retire(NodeChannel& node, const Status& status) {
+  if (node.channel == nullptr) return;
+  count_resent(node);
+  node.counted_resent = 0;
+  node.next_sequence = node.channel->next_sequence();
   node.channel->close(status);
   retired_.push_back(std::move(node.channel));
 }
@@ -116,7 +120,10 @@ Result<rpc::Channel*> Session::node(NodeId id) {
   if (node.channel != nullptr && node.incarnation != info->incarnation) {
     retire(node, {StatusCode::kUnavailable, node.channel->name() + " was restarted"});
   }
-  if (node.channel == nullptr) node = {info->incarnation, make_channel(*info), 0};
+  if (node.channel == nullptr) {
+    node.incarnation = info->incarnation;
+    node.channel = make_channel(*info, node.next_sequence);
+  }
   return node.channel.get();
 }
 
@@ -129,23 +136,22 @@ void Session::check_nodes() {
   // Catalogs are immutable, so the same catalog needs no second check. This makes the check of each round cheap.
   if (catalog_.catalog() == checked_) return;
   checked_ = catalog_.catalog();
-  for (auto at = nodes_.begin(); at != nodes_.end();) {
-    const wire::NodeInfo* info = catalog_.node(at->first);
+  for (auto& [id, node] : nodes_) {
+    if (node.channel == nullptr) continue;
+    const wire::NodeInfo* info = catalog_.node(id);
     const bool lost = info != nullptr && info->state == wire::NodeState::kLost;
-    if (info != nullptr && !lost && info->incarnation == at->second.incarnation) {
-      ++at;
-      continue;
-    }
+    if (info != nullptr && !lost && info->incarnation == node.incarnation) continue;
     // The storage node has a new incarnation, has lost its records, or has left the catalog: the requests of the
     // channel can no longer succeed.
-    const Status anew(StatusCode::kUnavailable, at->second.channel->name() + " was restarted");
-    retire(at->second, lost ? records_lost(*info) : anew);
-    at = nodes_.erase(at);
+    const Status anew(StatusCode::kUnavailable, node.channel->name() + " was restarted");
+    retire(node, lost ? records_lost(*info) : anew);
   }
 }
 
 void Session::flush() {
-  for (auto& [id, node] : nodes_) node.channel->flush();
+  for (auto& [id, node] : nodes_) {
+    if (node.channel != nullptr) node.channel->flush();
+  }
 }
 
 void Session::before_poll() {
@@ -155,7 +161,9 @@ void Session::before_poll() {
 
 uint64_t Session::earliest_deadline_ns() const {
   uint64_t deadline_ns = manager_.earliest_deadline_ns();
-  for (const auto& [id, node] : nodes_) deadline_ns = std::min(deadline_ns, node.channel->earliest_deadline_ns());
+  for (const auto& [id, node] : nodes_) {
+    if (node.channel != nullptr) deadline_ns = std::min(deadline_ns, node.channel->earliest_deadline_ns());
+  }
   for (const auto& channel : retired_) deadline_ns = std::min(deadline_ns, channel->earliest_deadline_ns());
   return deadline_ns;
 }
@@ -164,15 +172,20 @@ void Session::after_poll(uint64_t now_ns) {
   manager_.expire(now_ns);
   counters_.resent.add(manager_.resent() - std::exchange(counted_resent_, manager_.resent()));
   for (auto& [id, node] : nodes_) {
+    if (node.channel == nullptr) continue;
     node.channel->expire(now_ns);
-    counters_.resent.add(node.channel->resent() - std::exchange(node.counted_resent, node.channel->resent()));
+    count_resent(node);
   }
   for (const auto& channel : retired_) channel->expire(now_ns);
   std::erase_if(retired_, [](const auto& channel) { return channel->idle(); });
 }
 
+void Session::count_resent(NodeChannel& node) {
+  counters_.resent.add(node.channel->resent() - std::exchange(node.counted_resent, node.channel->resent()));
+}
+
 bool Session::idle() const {
-  const auto rests = [](const auto& node) { return node.second.channel->idle(); };
+  const auto rests = [](const auto& node) { return node.second.channel == nullptr || node.second.channel->idle(); };
   return !status().ok() && manager_.idle() && retired_.empty() && std::all_of(nodes_.begin(), nodes_.end(), rests);
 }
 

@@ -66,20 +66,27 @@ class Session final : public std::enable_shared_from_this<Session> {
   bool idle() const;
 
  private:
+  /// The channel to a storage node, and what remains of its former channels. A node can lose and regain its channel
+  /// within one incarnation: its loss is accepted, or it was not at its address for a while. Therefore the entry stays
+  /// as long as the session, and the sequences never begin anew (R3, idempotent requests within a session).
   struct NodeChannel {
     Incarnation incarnation;
-    std::unique_ptr<rpc::Channel> channel;
-    uint64_t counted_resent = 0;
+    std::unique_ptr<rpc::Channel> channel;  // null: none is needed at present
+    uint64_t counted_resent = 0;            // repetitions of `channel` that are counted
+    uint64_t next_sequence = 1;             // first sequence of the next channel
   };
 
   ManagerSession::Options manager_options(const std::string& address);
-  std::unique_ptr<rpc::Channel> make_channel(const wire::NodeInfo& info);
+  std::unique_ptr<rpc::Channel> make_channel(const wire::NodeInfo& info, uint64_t first_sequence);
   void on_error(const wire::Error& error);
   void ended();
   /// Ends the channels to incarnations that the catalog no longer has, or that have lost their records (R10, cluster
   /// identity and incarnations).
   void check_nodes();
+  /// Closes the channel of a node, if there is one. The next request to the node makes another.
   void retire(NodeChannel& node, const Status& status);
+  /// Counts the repetitions of requests since the last call.
+  void count_resent(NodeChannel& node);
 
   rpc::Worker& worker_;
   CatalogCache& catalog_;

@@ -19,9 +19,7 @@ namespace {
 using wire::Opcode;
 using wire::RecordId;
 
-constexpr uint64_t kNodes = 3;
 constexpr TableId kTable{1024};
-constexpr NodeId kFirst{1}, kSecond{2}, kThird{3};
 
 TEST(ExtractSuperseded, LeavesTheNewestOfEachRecordOnce) {
   const RecordId a{kTable, Key(1)}, b{kTable, Key(2)}, c{TableId(1025), Key(1)};
@@ -35,47 +33,6 @@ TEST(ExtractSuperseded, LeavesTheNewestOfEachRecordOnce) {
   EXPECT_EQ(covered, (std::vector<WrittenVersion>{{middle, a}}));
   EXPECT_EQ(last, (std::vector<WrittenVersion>{{low, a}}));
 }
-
-class RecovererTest : public ::testing::Test {
- protected:
-  RecovererTest() {
-    for (const NodeId node : {kSecond, kThird, kFirst}) {
-      indexes_.push_back(nodes_.index_at(node));
-      nodes_.make_tree(indexes_.back());
-    }
-  }
-  ~RecovererTest() override {
-    manager_.stop();
-    manager_.expect_true_reports();
-  }
-
-  DeadClient client(uint64_t session) { return {nodes_, SessionId(session), indexes_}; }
-  static RecoveryTask task(const DeadClient& client) { return task_of(client.session(), client.open(), kNodes); }
-  /// A record at that node that no client has.
-  RecordId record_at(NodeId node) {
-    RecordId record{TableId(2'000), Key()};
-    do {
-      record.key = Key(++last_key_);
-    } while (nodes_.owner(record) != node);
-    return record;
-  }
-  void script(std::function<bool(NodeId, Opcode)> which, ScriptedAction fate) {
-    nodes_.set_script([which = std::move(which), fate](NodeId node, Opcode opcode) {
-      return which(node, opcode) ? fate : ScriptedAction::kAnswer;
-    });
-  }
-  bool noted(const std::string& text) {
-    return manager_.wait_for([&] {
-      return std::ranges::any_of(manager_.observed.notes,
-                                 [&](const std::string& line) { return line.find(text) != std::string::npos; });
-    });
-  }
-
-  ScriptedNodes nodes_{kNodes};
-  std::vector<TableId> indexes_;
-  ScriptedManager manager_{nodes_};
-  uint64_t last_key_ = 0;
-};
 
 // ---- which writes are undone ---------------------------------------------------------------------------------------
 
@@ -258,106 +215,6 @@ TEST_F(RecovererTest, RevertsInRoundsWhenTheBufferIsFull) {
   EXPECT_GT(refused, 0u) << "a lower version was refused while another one covered it";
   manager_.stop();
   EXPECT_GT(manager_.statistics().repeated, 0u);
-}
-
-// ---- nodes that do not answer --------------------------------------------------------------------------------------
-
-// Leases of storage nodes (R9): a node that does not answer delays the undo of the writes on that node only, however
-// many sessions wait for it.
-TEST_F(RecovererTest, RecoversOtherNodesWhileOneDoesNotAnswer) {
-  constexpr uint64_t kSessions = 100;
-  uint64_t session = 0;
-  for (const ScriptedAction fate :
-       {ScriptedAction::kClose, ScriptedAction::kIgnore, ScriptedAction::kUnavailable, ScriptedAction::kNoRecords}) {
-    std::vector<RecoveryTask> tasks;
-    for (uint64_t i = 0; i < kSessions; ++i) {
-      DeadClient dead = client(++session);
-      dead.run_transaction(false, false);
-      tasks.push_back(task(dead));
-    }
-    std::atomic<size_t> asked{0};  // relaxed: a count
-    nodes_.set_script([&](NodeId node, Opcode) {
-      if (node != kSecond) return ScriptedAction::kAnswer;
-      asked.fetch_add(1, std::memory_order_relaxed);
-      return fate;
-    });
-    manager_.observed.notes.clear();
-    RecovererOptions options;
-    options.parallel = 8;
-    manager_.start(options);
-    for (const RecoveryTask& task : tasks) manager_.add(task);
-    for (const RecoveryTask& task : tasks) {
-      ASSERT_TRUE(manager_.wait_until_recovered(task.session, {kFirst, kThird}));
-      EXPECT_FALSE(manager_.is_recovered(task.session, kSecond));
-    }
-    EXPECT_TRUE(testing::eventually([&] {
-      const auto waiting = manager_.statistics().waiting;
-      return waiting.contains(kSecond) && waiting.at(kSecond) >= kSessions - 8;
-    }));
-    EXPECT_TRUE(noted("storage node 2")) << "operators are told";
-    EXPECT_LT(asked.load(std::memory_order_relaxed), 100u) << "it is asked again and again, and by one at a time";
-    nodes_.set_script({});
-    for (const RecoveryTask& task : tasks) ASSERT_TRUE(manager_.wait_until_recovered(task));
-    EXPECT_EQ(nodes_.state(), ScriptedState());
-    manager_.stop();
-  }
-}
-
-// Index entries (R27): the records of a node whose index changes cannot be undone are reverted, and the node is not
-// reported.
-TEST_F(RecovererTest, RevertsRecordsWhenAnIndexIsUnreachable) {
-  // The tree was made by its root at the second node. What it names at the others are leaves of other indexes.
-  const TableId index = nodes_.index_at(kSecond);
-  nodes_.make_tree(index);
-  std::vector<TransactionId> ids;
-  for (uint64_t i = 0; i < 100; ++i) {
-    ids.emplace_back(1'000 + i);
-    nodes_.change_index(SessionId(1), ids.back(), {index, Key(i + 1), false, false, "key " + std::to_string(i)}, 256);
-    for (const NodeId node : {kFirst, kSecond, kThird}) nodes_.write(SessionId(1), ids.back(), record_at(node));
-  }
-  const RecoveryTask all = task_of(SessionId(1), ids, kNodes);
-  script([](NodeId node, Opcode opcode) { return node == kSecond && opcode == Opcode::kPlainRead; },
-         ScriptedAction::kUnavailable);
-  manager_.start();
-  manager_.add(all);
-  ASSERT_TRUE(testing::eventually([&] {
-    const ScriptedState now = nodes_.state();
-    return std::ranges::none_of(now.versions, [&](const auto& record) { return nodes_.owner(record.first) == kThird; });
-  }));
-  EXPECT_TRUE(noted("storage node 2"));
-  EXPECT_EQ(manager_.recovered(), 0u) << "each node names changes of the index whose root cannot be read";
-  nodes_.set_script({});
-  ASSERT_TRUE(manager_.wait_until_recovered(all));
-  EXPECT_EQ(nodes_.state(), ScriptedState());
-}
-
-TEST_F(RecovererTest, ContinuesWithTheNextIncarnation) {
-  DeadClient dead = client(1);
-  dead.run_transaction(false);
-  script([](NodeId node, Opcode) { return node == kThird; }, ScriptedAction::kClose);
-  manager_.start();
-  manager_.add(task(dead));
-  ASSERT_TRUE(manager_.wait_until_recovered(dead.session(), {kFirst}));
-  ASSERT_TRUE(noted("storage node 3"));
-  nodes_.set_script({});
-  nodes_.restart(kThird, wire::NodeState::kLive);
-  manager_.recoverer().set_catalog(nodes_.catalog());
-  ASSERT_TRUE(manager_.wait_until_recovered(task(dead)));
-  EXPECT_EQ(nodes_.state(), ScriptedState());
-}
-
-// A node without its records names no intent, which proves nothing (R10, cluster identity and incarnations).
-TEST_F(RecovererTest, IgnoresIntentsOfANodeWithLostMemory) {
-  DeadClient dead = client(1);
-  dead.run_transaction(false);
-  nodes_.restart(kThird, wire::NodeState::kLost);
-  manager_.start();
-  manager_.add(task(dead));
-  ASSERT_TRUE(noted("storage node 3"));
-  EXPECT_FALSE(manager_.is_recovered(dead.session(), kThird));
-  nodes_.set_state(kThird, wire::NodeState::kLive);
-  manager_.recoverer().set_catalog(nodes_.catalog());
-  ASSERT_TRUE(manager_.wait_until_recovered(task(dead)));
 }
 
 // ---- answers that say no -------------------------------------------------------------------------------------------

@@ -69,21 +69,8 @@ void RecoveryEngine::set_catalog(wire::Catalog catalog) {
   if (closed_) return;
   const bool moved = catalog_ != nullptr && catalog_->shards.version != catalog.shards.version;
   catalog_ = std::make_shared<const wire::Catalog>(std::move(catalog));
-  for (auto at = nodes_.begin(); at != nodes_.end();) {
-    RecoveryNode& node = *at->second;
-    const auto info = std::find_if(catalog_->nodes.begin(), catalog_->nodes.end(),
-                                   [&](const wire::NodeInfo& candidate) { return candidate.id == at->first; });
-    const bool known = info != catalog_->nodes.end();
-    if (known && info->incarnation == node.info().incarnation && info->address == node.info().address) {
-      node.set_state(info->state);
-      ++at;
-      continue;
-    }
-    // Another incarnation or another address: tasks that waited for the old one are tried at the new one.
-    queue_.insert(queue_.end(), node.parked().begin(), node.parked().end());
-    node.close({StatusCode::kUnavailable, node.name() + " was started again"});
-    retired_.push_back(std::move(at->second));
-    at = nodes_.erase(at);
+  for (const wire::NodeInfo& info : catalog_->nodes) {
+    if (const auto known = nodes_.find(info.id); known != nodes_.end()) known->second->set_info(info);
   }
   if (!moved) return;
   for (const auto& [time_ns, task] : delayed_tasks_) queue_.push_back(task);
@@ -287,7 +274,6 @@ void RecoveryEngine::expire_nodes() {
   for (auto& [id, node] : nodes_) {
     if (Status refused = node->expire(now_ns); !refused.ok()) fenced = std::move(refused);
   }
-  // A refusal by a retired node says nothing about the session of this recoverer, because its incarnation has ended.
   for (auto& node : retired_) static_cast<void>(node->expire(now_ns));
   std::erase_if(retired_, [](const auto& node) { return node->idle(); });
   if (!fenced.ok()) fail(fenced);

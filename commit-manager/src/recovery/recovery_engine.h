@@ -110,7 +110,7 @@ class RecoveryEngine final : private rpc::PollHook {
   const RecovererOptions options_;
   std::shared_ptr<const wire::Catalog> catalog_;
   std::map<NodeId, std::unique_ptr<RecoveryNode>> nodes_;
-  std::vector<std::unique_ptr<RecoveryNode>> retired_;  // nodes that are gone, until their connections have ended
+  std::vector<std::unique_ptr<RecoveryNode>> retired_;  // nodes of cancel_all(), until their connections have ended
 
   std::deque<QueuedTask> queue_;
   std::multimap<uint64_t, QueuedTask> delayed_tasks_;  // key: time of the next attempt

@@ -8,24 +8,32 @@
 
 namespace loam::commit {
 
+namespace {
+
+std::string name_of(const wire::NodeInfo& info) {
+  return "storage node " + std::to_string(info.id.value) + " at " + info.address;
+}
+
+}  // namespace
+
 Status node_failure(const Status& status) {
   if (status != StatusCode::kMalformed) return status;
   return {StatusCode::kUnavailable, std::string(status.message())};
 }
 
 RecoveryNode::RecoveryNode(rpc::Worker& worker, wire::NodeInfo info, const RecovererOptions& options)
-    : worker_(worker),
-      info_(std::move(info)),
-      name_("storage node " + std::to_string(info_.id.value) + " at " + info_.address),
-      options_(options) {
+    : worker_(worker), info_(std::move(info)), name_(name_of(info_)), options_(options) {
   make_channel();
 }
 
 void RecoveryNode::make_channel() {
-  // The old channel may still have open requests, whose fibers wait for their failure.
-  if (channel_ != nullptr) old_channels_.push_back(std::move(channel_));
-  end_ = ok_status();
   rpc::Channel::Options options;
+  if (channel_ != nullptr) {
+    options.first_sequence = channel_->next_sequence();
+    // The old channel may still have open requests, whose fibers wait for their failure.
+    old_channels_.push_back(std::move(channel_));
+  }
+  end_ = ok_status();
   options.address = info_.address;
   options.name = name_;
   // The channel repeats no request over another connection. The attempt fails instead, and the whole task is repeated.
@@ -78,11 +86,15 @@ void RecoveryNode::note_success() {
   resume();
 }
 
-void RecoveryNode::set_state(wire::NodeState state) {
-  // A change of state is news about the node, so its tasks need not wait for the end of the pause.
-  if (state == info_.state) return;
-  info_.state = state;
-  resume();
+void RecoveryNode::set_info(const wire::NodeInfo& info) {
+  const bool moved = info.incarnation != info_.incarnation || info.address != info_.address;
+  // A change is news about the node, so its tasks need not wait for the end of the pause.
+  if (moved || info.state != info_.state) resume();
+  info_ = info;
+  if (!moved) return;
+  channel_->close({StatusCode::kUnavailable, name_ + " was started again"});
+  name_ = name_of(info_);
+  make_channel();
 }
 
 void RecoveryNode::resume() {

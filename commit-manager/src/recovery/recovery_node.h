@@ -45,7 +45,11 @@ struct QueuedTask {
   NodeId waited_for;      ///< the storage node that it waited for last; 0: none
 };
 
-/// The channel to one incarnation of one storage node, the pause of the node, and the tasks that wait for it.
+/// The channel to one storage node, the pause of the node, and the tasks that wait for it.
+///
+/// The channel belongs to one incarnation at one address. A channel that follows another one continues its sequences
+/// (R3, idempotent requests within a session): the node may have kept its incarnation, and with it the replies to the
+/// session's earlier requests.
 ///
 /// A request fails when the node refuses it, when its deadline passes, or when its connection is lost. The channel
 /// repeats no request, because a task is repeated as a whole. The states of the node:
@@ -80,8 +84,9 @@ class RecoveryNode {
   /// Returns when the next parked task may probe the node; kForever: no task is parked.
   uint64_t next_probe_ns() const;
   QueuedTask pop_probe();
-  /// Sets the node's state in the catalog. A change ends the pause.
-  void set_state(wire::NodeState state);
+  /// Sets what a new catalog says about the node. Another incarnation or another address ends the requests under way;
+  /// any change ends the pause, so that parked tasks are tried again.
+  void set_info(const wire::NodeInfo& info);
 
   /// Fails requests past their deadline. Returns kFenced or kUnknownOutcome once the node refuses this recoverer's
   /// session.
@@ -90,9 +95,6 @@ class RecoveryNode {
   /// Fails all requests and accepts no more. The caller continues to call expire() until idle().
   void close(const Status& status);
   bool idle() const { return channel_->idle() && old_channels_.empty(); }
-
-  const wire::NodeInfo& info() const { return info_; }
-  const std::string& name() const { return name_; }
 
  private:
   bool paused() const { return worker_.now_ns() < paused_until_ns_; }
@@ -103,10 +105,10 @@ class RecoveryNode {
 
   rpc::Worker& worker_;
   wire::NodeInfo info_;
-  const std::string name_;
+  std::string name_;
   const RecovererOptions& options_;
   std::unique_ptr<rpc::Channel> channel_;
-  std::vector<std::unique_ptr<rpc::Channel>> old_channels_;  // channels whose Attach was refused, until they are idle
+  std::vector<std::unique_ptr<rpc::Channel>> old_channels_;  // closed channels, until they are idle
   Status end_;                                               // why the Attach of channel_ was refused for good
   uint32_t failures_ = 0;
   uint64_t paused_until_ns_ = 0;
