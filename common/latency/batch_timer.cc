@@ -38,10 +38,8 @@ void BatchTimer::finish() {
   RareStages& rare = RareStages::of_thread();
   if (requests_ != 0) {
     const uint64_t latency_ns = mark_ns_ - round_ns_;
-    for (size_t kind = 0; kind < kOperationKinds; ++kind) {
-      if (kinds_[kind] == 0) continue;
-      recorder_.operation(static_cast<OperationKind>(kind), latency_ns, std::exchange(kinds_[kind], 0));
-    }
+    recorder_.operation(first_kind_, latency_ns, requests_ - other_requests_);
+    if (other_requests_ != 0) record_others(latency_ns);
     recorder_.stage(Stage::kQueue, began_ns_ - round_ns_);
     recorder_.stage(Stage::kExecution, times_[Stage::kExecution]);
     recorder_.stage(Stage::kAnswer, times_[Stage::kAnswer]);
@@ -49,6 +47,13 @@ void BatchTimer::finish() {
   }
   // Also without a request: the rare stages of this batch are none of the next one's.
   if (rare.any) rare = {};
+}
+
+void BatchTimer::record_others(uint64_t latency_ns) {
+  for (size_t kind = 0; kind < kOperationKinds; ++kind) {
+    if (others_[kind] == 0) continue;
+    recorder_.operation(static_cast<OperationKind>(kind), latency_ns, std::exchange(others_[kind], 0));
+  }
 }
 
 void BatchTimer::record_slow(const StageTimes& rare) {

@@ -53,7 +53,7 @@ class BatchTimer {
     if constexpr (Env::kSimulated) return;
     if (first_of_round_) start_round(now_ns);
     began_ns_ = mark_ns_ = now_ns;
-    requests_ = 0;
+    requests_ = other_requests_ = 0;
   }
   /// The batch has a request of this session; 0: of no session. All requests of a batch have the same session.
   void request(OperationKind kind, uint64_t session, uint64_t sequence) {
@@ -61,9 +61,11 @@ class BatchTimer {
       first_kind_ = kind;
       first_sequence_ = sequence;
       session_ = session;
+    } else if (kind != first_kind_) {
+      ++other_requests_;
+      ++others_[static_cast<size_t>(kind)];
     }
     last_sequence_ = sequence;
-    ++kinds_[static_cast<size_t>(kind)];
   }
   /// Everything since the last mark belongs to this stage.
   void mark(Stage stage) {
@@ -117,6 +119,7 @@ class BatchTimer {
   }
   void start_round(uint64_t now_ns);
   void finish();
+  void record_others(uint64_t latency_ns);
   void record_late(OperationKind kind, uint64_t session, uint64_t sequence, Stage stage, const Arrival& arrival,
                    uint64_t latency_ns, uint64_t now_ns);
   void record_slow(const StageTimes& rare);
@@ -143,7 +146,8 @@ class BatchTimer {
   uint64_t session_ = 0;
   uint64_t first_sequence_ = 0;
   uint64_t last_sequence_ = 0;
-  std::array<uint32_t, kOperationKinds> kinds_{};
+  size_t other_requests_ = 0;                       // requests of other kinds than first_kind_; most batches have none
+  std::array<uint32_t, kOperationKinds> others_{};  // the same, by kind
 };
 
 }  // namespace loam::latency

@@ -46,6 +46,11 @@ TEST_F(BatchTimerTest, RequestsAreCountedByKind) {
   EXPECT_EQ(count(OperationKind::kRead), 2u);
   EXPECT_EQ(count(OperationKind::kWrite), 1u);
   EXPECT_EQ(count(OperationKind::kBegin), 0u);
+  timer_.begin(Env::now_ns());
+  timer_.request(OperationKind::kBegin, 7, 4);
+  timer_.end();
+  EXPECT_EQ(count(OperationKind::kBegin), 1u);
+  EXPECT_EQ(count(OperationKind::kRead) + count(OperationKind::kWrite), 3u) << "those of the earlier batch";
 }
 
 TEST_F(BatchTimerTest, ASlowBatchHasItsStagesAndTheIdsOfItsRequests) {
