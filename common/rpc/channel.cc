@@ -198,9 +198,11 @@ Status Channel::refused(uint64_t sequence, ResponseHandler& caller, uint64_t tok
     return valid;
   }
   failures_ = 0;
-  // A server that has ended the session has dropped its reply window. So a request that also arrived over an earlier
-  // connection may have been executed, and so may one that is beyond the window (kUnknownOutcome).
-  const bool lost_before = error.status == StatusCode::kFenced && window_.sent_before(sequence);
+  // A server that has ended the session has no reply window, and one without room for a window refuses with
+  // kOverloaded. Neither remembers the refusal. So a request that was also sent over an earlier connection may have
+  // been executed, or may yet be, and so may one that is beyond the window (kUnknownOutcome).
+  const bool unremembered = error.status == StatusCode::kFenced || error.status == StatusCode::kOverloaded;
+  const bool lost_before = unremembered && window_.sent_before(sequence);
   const bool forgotten = error.status == StatusCode::kUnknownOutcome;
   caller.on_failure(token, error.status,
                     lost_before || forgotten ? ExecutionStatus::kUnknown : ExecutionStatus::kRefused);

@@ -187,19 +187,26 @@ TEST_F(ChannelTest, ARepeatedRequestIsExecutedOnceItIsAnswered) {
 }
 
 // The server drops its reply window when it ends the session. So it cannot tell whether it has executed a request that
-// arrived over an earlier connection.
-TEST_F(ChannelTest, AFencedRequestIsUnknownIfItWasSentOverAnEarlierConnection) {
+// arrived over an earlier connection. Nor does it keep a refusal for which it had no reply window.
+TEST_F(ChannelTest, AForgottenRefusalIsUnknownIfTheRequestWasSentOverAnEarlierConnection) {
+  StatusCode code{};
+  bool hang_up = false;
   server_.script = [&](auto& connection, const auto& envelope) {
-    if (server_.connections == 1) return server_.hang_up(connection);
-    Server::refuse(connection, envelope, StatusCode::kFenced);
+    if (std::exchange(hang_up, false)) return server_.hang_up(connection);
+    Server::refuse(connection, envelope, code);
   };
-  request(1);
-  run(1);
-  EXPECT_EQ(outcomes_.of(1), (Outcome{ExecutionStatus::kUnknown, StatusCode::kFenced}));
-  request(2);
-  run(2);
-  EXPECT_EQ(outcomes_.of(2), (Outcome{ExecutionStatus::kRefused, StatusCode::kFenced}))
-      << "this request was never sent over an earlier connection";
+  uint64_t token = 0;
+  for (const StatusCode next : {StatusCode::kFenced, StatusCode::kOverloaded}) {
+    code = next;
+    hang_up = true;
+    request(++token);
+    run(token);
+    EXPECT_EQ(outcomes_.of(token), (Outcome{ExecutionStatus::kUnknown, code}));
+    request(++token);
+    run(token);
+    EXPECT_EQ(outcomes_.of(token), (Outcome{ExecutionStatus::kRefused, code}))
+        << "this request was never sent over an earlier connection";
+  }
 }
 
 TEST_F(ChannelTest, WithoutAConnectionARequestIsNotSent) {

@@ -141,10 +141,10 @@ void RequestWindow::mark_too_large() {
 void RequestWindow::restart(bool established, std::vector<FailedRequest>& ended_requests) {
   // Without a handshake the server has received nothing, so its requests still count as not sent.
   if (established) delivered_ = std::max(delivered_, sent_);
-  // Requests that are sent at most once end. Only one that was sent on an established connection may have an effect.
+  // Sent requests that are not repeated end. They may have an effect if the connection was established.
   for (const auto& [sequence, request] : at_most_once_) {
     ended_requests.push_back({sequence, request.caller, request.token, false,
-                              sent_before(sequence) ? ExecutionStatus::kUnknown : ExecutionStatus::kNotSent});
+                              established ? ExecutionStatus::kUnknown : ExecutionStatus::kNotSent});
   }
   at_most_once_.clear();
   // Requests of kind kResend wait again with their old numbers and bytes, so that the server recognizes a repetition.

@@ -101,7 +101,10 @@ class RequestWindow {
   /// Notes that the connection never accepts the request of next_to_send(). The request ends in the next expire().
   void mark_too_large();
   /// Whether the request may have reached the server.
-  bool may_have_arrived(uint64_t sequence) const { return sequence <= sent_ || sent_before(sequence); }
+  bool may_have_arrived(uint64_t sequence) const {
+    // add_sent() sends a request ahead of waiting ones with lower numbers.
+    return sequence <= sent_ || sent_before(sequence) || at_most_once_.contains(sequence);
+  }
   /// Whether the request may have reached the server over an earlier connection.
   bool sent_before(uint64_t sequence) const { return sequence <= delivered_; }
 

@@ -153,6 +153,26 @@ TEST_F(RequestWindowTest, AddSentBypassesTheWindow) {
   EXPECT_TRUE(window_.empty());
 }
 
+// Requests with lower numbers wait, and this one may have arrived all the same.
+TEST_F(RequestWindowTest, ARequestSentAheadOfOthersMayHaveArrived) {
+  for (const bool lost : {false, true}) {
+    for (const bool established : {false, true}) {
+      RequestWindow window(4);
+      for (int i = 0; i < 5; ++i) window.add(Kind::kResend, nullptr, 0, kNoDeadline, bytes_of(window.next()));
+      while (window.next_to_send() != nullptr) window.mark_sent();
+      const uint64_t ahead = window.next();
+      window.add_sent(nullptr, 0, 50);
+      EXPECT_TRUE(window.may_have_arrived(ahead));
+      EXPECT_FALSE(window.may_have_arrived(5));
+      std::vector<RequestWindow::FailedRequest> ended;
+      lost ? window.restart(established, ended) : static_cast<void>(window.expire(50, ended));
+      ASSERT_EQ(ended.size(), 1u);
+      EXPECT_EQ(ended[0].sequence, ahead);
+      EXPECT_EQ(ended[0].executed, lost && !established ? ExecutionStatus::kNotSent : ExecutionStatus::kUnknown);
+    }
+  }
+}
+
 TEST_F(RequestWindowTest, OneWayMessagesAreLostWithTheirConnection) {
   for (int i = 0; i < 4; ++i) add();
   send();

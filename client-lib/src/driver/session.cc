@@ -1,4 +1,4 @@
-// The channels of one session to the storage nodes, one for each incarnation. manager_session.cc has the channel to
+// The channels of one session to the storage nodes, one at a time for each. manager_session.cc has the channel to
 // the commit manager; engine.cc opens the next session when this one ends.
 #include "client-lib/src/driver/session.h"
 
@@ -176,7 +176,8 @@ void Session::after_poll(uint64_t now_ns) {
     node.channel->expire(now_ns);
     count_resent(node);
   }
-  for (const auto& channel : retired_) channel->expire(now_ns);
+  // By index: a callback may send a request, which may retire another channel.
+  for (size_t i = 0; i < retired_.size(); ++i) retired_[i]->expire(now_ns);
   std::erase_if(retired_, [](const auto& channel) { return channel->idle(); });
 }
 

@@ -97,9 +97,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   ManagerSession manager_;
   uint64_t counted_resent_ = 0;  // repetitions of the commit manager's channel
   std::map<NodeId, NodeChannel> nodes_;
-  std::vector<std::unique_ptr<rpc::Channel>>
-      retired_;  // channels to old incarnations, until no request of theirs is under way
-  std::shared_ptr<const wire::Catalog> checked_;  // the catalog that check_nodes() has checked
+  std::vector<std::unique_ptr<rpc::Channel>> retired_;  // closed channels, until no request of theirs is under way
+  std::shared_ptr<const wire::Catalog> checked_;        // the catalog that check_nodes() has checked
 };
 
 /// Holds a registered snapshot open until the object is destroyed. Any thread may destroy it.

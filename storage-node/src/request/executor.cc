@@ -126,6 +126,10 @@ Status Executor::decode(Peer& peer, Bytes message) {
   if (envelope.opcode == Opcode::kPing) return reply_to_ping(peer, envelope.sequence, reader);
   if (envelope.opcode == Opcode::kAttach) return decode_attach(peer, envelope.sequence, reader);
   if (!peer.attached()) {
+    if (peer.attach_refused()) {
+      Env::probe("node.request.after_refused_attach");
+      return ok_status();
+    }
     return {StatusCode::kMalformed, "the first message to a storage node must be kAttach, not " +
                                         std::string(wire::to_string(envelope.opcode))};
   }
@@ -198,6 +202,8 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
   if (peer.attached() && peer.session()->id() != attach.session) {
     return {StatusCode::kMalformed, "kAttach names another session than the first kAttach of the connection"};
   }
+  // A session that is over needs no connection. Other refusals keep the line (Peer::attach_refused()).
+  peer.set_attach_refused(true);
   if (!registry_.in_service()) {
     replies_.refuse(peer, sequence, {StatusCode::kUnavailable, "the storage node is not registered yet; try again"});
     return ok_status();
@@ -226,7 +232,16 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
     return over ? session.status() : ok_status();
   }
   // The thread of the former connection may be executing a batch of the session; the lock waits for its end.
+  Env::pause_point("node.attach.entered");
   lock(**session);
+  if (!(*session)->is_current(peer.id())) {
+    // A newer connection has attached meanwhile. It may even have ended, and the table have dropped the entry, so that
+    // a batch of this peer would write where neither a repetition nor recovery looks (R3, R5).
+    Env::probe("node.attach.overtaken");
+    session_lock_.unlock();
+    return {StatusCode::kUnavailable, "a newer connection speaks for the session"};
+  }
+  peer.set_attach_refused(false);
   peer.attach(std::move(session).value());
   replies_.send(peer, sequence, wire::AttachReply{registry_.self()});
   return ok_status();

@@ -1,5 +1,6 @@
 // The executor with sessions and the lease: repetitions, successive connections, fences, and refusals (R3, idempotent
 // requests; R7, fence barrier; R9, leases; R10, incarnations).
+#include "common/base/pause_point.h"
 #include "storage-node/src/request/executor.h"
 #include "storage-node/testing/node_fixture.h"
 
@@ -110,6 +111,47 @@ TEST_F(ExecutorSessionTest, FencedSessionsAreRefusedAndOthersAreNot) {
   EXPECT_TRUE(again.closed == StatusCode::kFenced);
   EXPECT_FALSE(again.attached());
 }
+
+// A client sends requests right behind kAttach. The connection stays open, so that the client learns of the refusal.
+TEST_F(ExecutorSessionTest, RequestsBehindARefusedAttachAreDropped) {
+  RecordingPeer early(2);
+  run(early, std::pair(uint64_t{1}, wire::Attach{SessionId(6), 1, Incarnation(kIncarnation.value + 1)}),
+      std::pair(uint64_t{2}, insert(1)));
+  EXPECT_FALSE(early.answer<wire::Error>(1).status.ok());
+  EXPECT_EQ(early.sent.size(), 1u);
+  EXPECT_TRUE(early.closed.ok());
+  EXPECT_FALSE(there(1));
+  run(early, std::pair(uint64_t{3}, insert(1)));
+  EXPECT_EQ(early.sent.size(), 1u);
+  // It may attach after all.
+  run(early, std::pair(uint64_t{4}, wire::Attach{SessionId(6), 1, kIncarnation}), std::pair(uint64_t{5}, insert(1)));
+  EXPECT_EQ(inserted(early, 5), StatusCode::kOk);
+}
+
+#ifdef LOAM_ASSERTIONS
+// Between the entry in the table and the session's lock, a newer connection attaches and ends again. The session has no
+// reply window, so the table forgets it. A write of the overtaken connection would find no repetition and leave an
+// intent that recovery does not see (R3, R5).
+TEST_F(ExecutorSessionTest, AnAttachThatANewerConnectionOvertakesExecutesNothing) {
+  RecordingPeer overtaken(2);
+  {
+    const auto hook = PausePoints::on("node.attach.entered", [&] {
+      const auto newer = sessions.attach(SessionId(6), 3);
+      ASSERT_TRUE(newer.ok());
+      sessions.detach(*newer, 3);
+    });
+    run(overtaken, std::pair(uint64_t{1}, wire::Attach{SessionId(6), 1, kIncarnation}),
+        std::pair(uint64_t{2}, insert(1)));
+  }
+  EXPECT_TRUE(overtaken.closed == StatusCode::kUnavailable);
+  EXPECT_TRUE(overtaken.sent.empty());
+  EXPECT_FALSE(there(1));
+  RecordingPeer next(4);
+  attach(next, 6);
+  insert_as(next, 2, 1);
+  EXPECT_EQ(inserted(next, 2), StatusCode::kOk) << "the repetition is executed once";
+}
+#endif
 
 TEST_F(ExecutorSessionTest, FencesOnlyGrow) {
   registry->fence(*epoch_thread, {SessionId(5), {}});

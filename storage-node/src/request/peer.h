@@ -27,8 +27,8 @@ class Peer {
 
   /// Sends a message; it copies the bytes. kOverloaded: the client does not read what it is sent.
   virtual Status send(Bytes message) = 0;
-  /// Closes the connection. `status` says why: the client broke the protocol, its session is over, or it cannot be
-  /// answered.
+  /// Closes the connection after the messages that were sent. `status` says why: the client broke the protocol, its
+  /// session is over, or it cannot be answered.
   virtual void close(Status status) = 0;
   /// Returns the network address of the client, for people; empty if the driver knows none.
   virtual std::string address() const { return {}; }
@@ -39,9 +39,14 @@ class Peer {
   /// Returns the session; null before attach().
   const std::shared_ptr<NodeSession>& session() const { return session_; }
   void attach(std::shared_ptr<NodeSession> session) { session_ = std::move(session); }
+  /// Returns whether the last kAttach was refused. A client sends requests right behind kAttach. The node drops them,
+  /// and keeps the connection, so that the client learns of the refusal.
+  bool attach_refused() const { return attach_refused_; }
+  void set_attach_refused(bool refused) { attach_refused_ = refused; }
 
  private:
   const PeerId id_;
+  bool attach_refused_ = false;
   std::shared_ptr<NodeSession> session_;
 };
 

@@ -29,7 +29,10 @@ class NetworkThread::ConnectionPeer : public Peer {
   ConnectionPeer(PeerId id, net::Connection& connection) : Peer(id), connection_(connection) {}
 
   Status send(Bytes message) override { return connection_.send(message); }
-  void close(Status status) override { connection_.close(std::move(status)); }
+  void close(Status status) override {
+    connection_.flush();  // the replies before, which may say more than `status`: close() drops what has not left
+    connection_.close(std::move(status));
+  }
   std::string address() const override { return connection_.peer().to_string(); }
 
   void send_or_queue(OutgoingMessage outgoing) {

@@ -117,6 +117,17 @@ TEST_F(NetworkThreadTest, PeerThatDoesNotReadIsClosed) {
   EXPECT_TRUE(client.poll_until([&] { return was_let_go(); })) << "memory without bound for a client that sleeps";
 }
 
+// The status of the end is for people; the client acts on the reply.
+TEST_F(NetworkThreadTest, AReplyBeforeTheEndOfAConnectionArrives) {
+  SlowClient client(address);
+  attach(client);
+  ASSERT_TRUE(client.poll_until([&] { return client.received == 1; }));
+  registry->fence(*epoch_thread, {SessionId(1), {}});
+  client.send(2, wire::Read{Snapshot(Version(10)), {{kAccounts, Key(1)}}});
+  ASSERT_TRUE(client.poll_until([&] { return client.closed.has_value(); }));
+  EXPECT_EQ(client.received, 2u);
+}
+
 TEST_F(NetworkThreadTest, SleepsForABackgroundThreadThatIsOwedTime) {
   SlowClient client(address);
   ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
