@@ -19,6 +19,7 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ROLES = ROOT / "deploy/ansible/roles"
+UNITS = "/etc/systemd/system"
 PROGRAMS = {"commit_manager": sys.argv[1], "storage_node": sys.argv[2]}
 # The options of the programs that a role sets from variables of its own.
 SET_BY_ROLE = {"commit_manager": {"listen", "admin", "data", "nodes"}, "storage_node": {"listen", "admin", "manager"}}
@@ -91,6 +92,19 @@ class OptionsTest(unittest.TestCase):
                     expected.add("nodes")
                 with self.subTest(role=role, type=name):
                     self.assertEqual(set(variables[lists[role]]) if role in lists else set(), expected)
+
+
+class FirewallTest(unittest.TestCase):
+    def test_servers_start_after_the_firewall(self):
+        unit = (ROLES / "common/templates/loam-firewall.service.j2").read_text()
+        self.assertRegex(unit, r"(?m)^Before=.*\bloam-commit-manager\.service\b")
+        folder = f"{UNITS}/loam-storage-node@.service.d/"
+        after = []
+        for task in read("common", "tasks/firewall.yml"):
+            template = task.get("ansible.builtin.template", {})
+            if template.get("dest", "").startswith(folder) and template["dest"].endswith(".conf"):
+                after.append((ROLES / "common/templates" / template["src"]).read_text())
+        self.assertRegex("\n".join(after), r"(?m)^After=.*\bloam-firewall\.service\b")
 
 
 if __name__ == "__main__":
