@@ -2,12 +2,16 @@
 
     roles_test.py MANAGER NODE    the two server programs
 
-Exits with 77 if Python has no module yaml."""
+Exits with 77 if Python has no module yaml. The tests that need Ansible are skipped where it is not installed."""
 
+import json
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import unittest
 
@@ -105,6 +109,41 @@ class FirewallTest(unittest.TestCase):
             if template.get("dest", "").startswith(folder) and template["dest"].endswith(".conf"):
                 after.append((ROLES / "common/templates" / template["src"]).read_text())
         self.assertRegex("\n".join(after), r"(?m)^After=.*\bloam-firewall\.service\b")
+
+
+class MemoryTest(unittest.TestCase):
+    """The memory that the role storage_node gives to `loam doctor`."""
+
+    MIB = 1 << 20
+
+    def bytes_of(self, **variables):
+        """Evaluates the expression of the role."""
+        if shutil.which("ansible-playbook") is None:
+            self.skipTest("ansible-playbook is not installed")
+        defaults = {"storage_node_options": {}, "storage_node_extra_options": {}}
+        with tempfile.TemporaryDirectory() as folder:
+            given = pathlib.Path(folder, "given.json")
+            given.write_text(json.dumps({**defaults, **variables}))
+            play = pathlib.Path(folder, "play.yml")
+            play.write_text(yaml.safe_dump([{
+                "hosts": "localhost", "connection": "local", "gather_facts": False,
+                "vars_files": [str(given), str(ROLES / "storage_node/vars/main.yml")],
+                "tasks": [{"ansible.builtin.copy": {"dest": f"{folder}/bytes", "mode": "0600",
+                                                    "content": "{{ _storage_node_bytes }}"}}]}]))
+            done = subprocess.run(["ansible-playbook", "--inventory", "localhost,", play], capture_output=True, text=True,
+                                  check=False, timeout=120,
+                                  env={**os.environ, "ANSIBLE_LOCAL_TEMP": folder, "ANSIBLE_REMOTE_TEMP": folder})
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return int(pathlib.Path(folder, "bytes").read_text())
+
+    def test_memory_of_intents_is_included(self):
+        mib = self.MIB
+        self.assertEqual(self.bytes_of(storage_node_stopped=[{"name": "1"}]), (1024 + 32) * mib)
+        self.assertEqual(self.bytes_of(storage_node_stopped=[{"name": "1"}, {"name": "2", "options": {
+            "memory": "256MiB", "intent-memory": "1GiB"}}], storage_node_options={"memory": "64GiB"}),
+            (64 * 1024 + 2 * 1024 + 256 + 1024) * mib)
+        self.assertEqual(self.bytes_of(storage_node_stopped=[{"name": "1", "options": {"memory": "128MiB"}}],
+                                       storage_node_options={"intent-memory": 0}), (128 + 16) * mib)
 
 
 if __name__ == "__main__":
