@@ -362,6 +362,7 @@ PagePoolStatistics PagePool::statistics() const {
   const std::scoped_lock lock(mutex_);
   PagePoolStatistics s;
   s.limit_bytes = limit_bytes();
+  s.write_limit_bytes = pages_allowed(Reserve::kWrite) * page_size_;
   s.used_bytes = used_bytes();
   s.high_watermark_bytes = high_watermark_bytes_;
   s.pages = pages_;

@@ -67,6 +67,7 @@ struct PagePoolOptions {
 /// Numbers of a PagePool at one moment. The pool reads them under its lock, so they are consistent.
 struct PagePoolStatistics {
   size_t limit_bytes = 0;            ///< size of the region
+  size_t write_limit_bytes = 0;      ///< part of the region that Reserve::kWrite may fill
   size_t used_bytes = 0;             ///< allocated bytes
   size_t high_watermark_bytes = 0;   ///< the highest value of used_bytes so far
   size_t pages = 0;                  ///< pages of the region

@@ -64,6 +64,7 @@ TEST(PagePool, EachReserveReachesFurther) {
   std::vector<std::byte*> blocks;
   size_t before = 0;
   const size_t expected[] = {88, 92, 96, 100};
+  EXPECT_EQ(pool->statistics().write_limit_bytes, 88 * kPage);
   for (size_t i = 0; i < kReserveClasses; ++i) {
     const auto reserve = static_cast<Reserve>(i);
     EXPECT_EQ(pool->free_pages(reserve), expected[i] - before);

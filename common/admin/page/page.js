@@ -10,7 +10,7 @@ const POLL_MS = 2_000;
 const MAX_WAIT_MS = 30_000;
 const SLOW_POLLS = 8;  // polls between two of the tables and shards
 const OLDEST_TRANSACTIONS = 50;
-const FULL = 0.9;  // share of the memory above which the page warns
+const NEARLY_FULL = 0.9;  // share of what clients may fill above which the page warns
 
 const byId = (id) => document.getElementById(id);
 const samples = new Map();  // name of a server → Samples
@@ -79,11 +79,18 @@ function nodeCharts(grid) {
   ];
 }
 
+// Tells whether clients have nearly filled a kind of memory of a node. A node refuses writes before the memory of records
+// ends, and reports that limit; the other kinds have only one limit.
+function nearlyFull(node, key) {
+  const limit = node[`${key}_write_limit_bytes`] ?? node[`${key}_limit_bytes`];
+  return node[`${key}_used_bytes`] > NEARLY_FULL * limit;
+}
+
 function memoryList(section) {
   const part = (title, key) => ({
     title, value: (row) => row[`${key}_used_bytes`] ?? -1,
     text: (row) => (row.uptime_ns === undefined ? row.error : share(row[`${key}_used_bytes`], row[`${key}_limit_bytes`])),
-    tone: (row) => (row[`${key}_used_bytes`] > FULL * row[`${key}_limit_bytes`] ? "bad" : ""),
+    tone: (row) => (nearlyFull(row, key) ? "bad" : ""),
   });
   return new List(section, {
     caption: "Memory of the storage nodes", empty: "No storage node is registered.",
@@ -118,8 +125,9 @@ function addTables(tables, rows) {
 }
 
 function memoryAdvice(nodes) {
-  return nodes.filter((node) => node.memory_used_bytes > FULL * node.memory_limit_bytes).map((node) =>
-    `The memory of storage node ${node.id} is nearly full: delete records, drop tables or end old transactions.`);
+  return nodes.filter((node) => nearlyFull(node, "memory")).map((node) =>
+    `The memory of storage node ${node.id} is nearly full: delete records, drop tables or end old transactions. ` +
+    `It refuses writes beyond ${bytes(node.memory_write_limit_bytes ?? node.memory_limit_bytes)}.`);
 }
 
 class ClusterPage {

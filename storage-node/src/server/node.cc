@@ -268,6 +268,7 @@ NodeStatistics StorageNode::Impl::statistics(bool with_tables) {
   s.uptime_ns = Env::now_ns() - started_ns;
   const PagePoolStatistics memory = pool->statistics();
   s.memory_limit_bytes = memory.limit_bytes;
+  s.memory_write_limit_bytes = memory.write_limit_bytes;
   s.memory_used_bytes = memory.used_bytes;
   s.query_memory_limit_bytes = query_memory.limit_bytes();
   s.query_memory_used_bytes = query_memory.used_bytes();

@@ -219,6 +219,33 @@ class StatusPageTest(unittest.TestCase):
         page.screenshot(PICTURES / "manager_unreachable.png")
 
 
+class FullMemoryTest(unittest.TestCase):
+    """A storage node whose memory has no room for further writes. The reserves for removes and undo stay free."""
+
+    def test_warns_when_writes_are_refused(self):
+        with servers.Cluster(MANAGER, NODE, memory="32MiB") as cluster, chromium.Chromium() as browser:
+            def loam(*arguments, **options):
+                return subprocess.run([LOAM, *arguments, "--connect", cluster.manager.address], check=False, text=True,
+                                      capture_output=True, timeout=servers.DEADLINE_S, **options)
+
+            created = loam("table", "create", "big", "--field", "value:text")
+            self.assertEqual(created.returncode, 0, created.stderr)
+            for url in (f"http://{cluster.manager.admin}/", f"http://{cluster.node.admin}/"):
+                page = browser.open()
+                page.goto(url)
+                page.wait(READY)
+                self.assertTrue(page.run("document.getElementById('advice').hidden"), url)
+            rows = "".join(f"{key},{'x' * ROW_BYTES}\n" for key in range(400))
+            done = loam("import", "big", "-", "--key", "key", input="key,value\n" + rows)
+            self.assertNotEqual(done.returncode, 0, "the memory has room for all rows")
+            for url in (f"http://{cluster.manager.admin}/", f"http://{cluster.node.admin}/"):
+                page = browser.open()
+                page.goto(url)
+                page.wait("document.getElementById('advice').innerText.includes('nearly full')")
+                page.wait("document.querySelector('#memory .bad') !== null")
+                self.assertEqual(page.complaints(), [], url)
+
+
 if __name__ == "__main__":
     if why := chromium.missing():
         print(f"SKIPPED: {why}")

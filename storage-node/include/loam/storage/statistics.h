@@ -111,7 +111,7 @@ struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_
   uint64_t manager_epoch = 0;
   std::string manager_refusal;
   uint64_t uptime_ns = 0;
-  uint64_t memory_limit_bytes = 0, memory_used_bytes = 0;
+  uint64_t memory_limit_bytes = 0, memory_write_limit_bytes = 0, memory_used_bytes = 0;
   uint64_t query_memory_limit_bytes = 0, query_memory_used_bytes = 0, query_memory_refused = 0;
   uint64_t intent_memory_limit_bytes = 0, intent_memory_used_bytes = 0, intents = 0;
   uint64_t sessions = 0, reconnects = 0;
@@ -144,6 +144,8 @@ struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_
                  "not the newest of this cluster; empty if the node accepts it"),
             counter("uptime_ns", &S::uptime_ns, "time since the start of the node"),
             gauge("memory_limit_bytes", &S::memory_limit_bytes, "limit of the memory for records and indexes"),
+            gauge("memory_write_limit_bytes", &S::memory_write_limit_bytes,
+                  "part of this memory that inserts and updates may fill; the node refuses them beyond it"),
             gauge("memory_used_bytes", &S::memory_used_bytes, "memory of records and indexes in use"),
             gauge("query_memory_limit_bytes", &S::query_memory_limit_bytes, "limit of the memory of all scan queries"),
             gauge("query_memory_used_bytes", &S::query_memory_used_bytes, "memory of scan queries in use"),
