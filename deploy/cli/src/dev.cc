@@ -147,9 +147,10 @@ void add_dev(CLI::App& app, Context& context) {
     command->add_option(name, value, what)->type_name("ADDRESS")->capture_default_str();
   };
   address("--listen", options->listen, "Where clients connect; port 0 means a free one");
-  address("--admin", options->admin, "Administration of the commit manager (gRPC)");
+  address("--admin", options->admin, "Administration of the commit manager by gRPC and HTTP with the status page");
   address("--node-listen", options->node_listen, "Data path of the storage node");
-  address("--node-admin", options->node_admin, "Administration of the storage node (gRPC)");
+  address("--node-admin", options->node_admin,
+          "Administration of the storage node by gRPC and HTTP with the status page");
   command->add_flag("--free-ports", options->free_ports, "Use free ports of the loopback address for all four");
   command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange, "Memory for records and indexes");
   command::add_size(*command, "--page-size", options->page_bytes, kPageBytes, "Size of a log page, a power of two");
