@@ -86,6 +86,10 @@ void add_doctor(CLI::App& app, Context& context) {
                     "Memory that a storage node would use");
   command::add_unsigned_list(*command, "--port", options->ports, {1, UINT16_MAX}, "Ports that Loam would use")
       ->type_name("PORT");
+  command
+      ->add_option("--address", options->address,
+                   "Address or name of this host at which these ports are tried; the default is all addresses")
+      ->type_name("HOST");
   set_body(*command, context, [&context, options] { return run_doctor(context, *options); });
 }
 

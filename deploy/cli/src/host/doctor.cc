@@ -17,6 +17,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -190,23 +191,48 @@ Finding time_of_day() {
           "run chrony or systemd-timesyncd"};
 }
 
-Finding port(uint16_t number) {
-  const std::string topic = fmt::format("port {}", number);
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) return {topic, CheckResult::kError, std::strerror(errno), "allow this user to open sockets"};
+/// The error with which a server could not bind this address now, or 0.
+int bind_error(const addrinfo& address) {
+  const int descriptor = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return errno;
   // With SO_REUSEADDR connections in TIME_WAIT do not count as a use, as for the servers themselves.
   const int on = 1;
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(number);
-  const bool is_free = bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  const std::string reason = is_free ? "" : std::strerror(errno);
+  // The IPv6 wildcard would include the IPv4 addresses, which port() tries by themselves.
+  if (address.ai_family == AF_INET6) setsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  const int error = bind(descriptor, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
   close(descriptor);
-  if (is_free) return {topic, CheckResult::kOk, "free on the loopback address", ""};
+  return error;
+}
+
+/// Tries a port of one address, or of all addresses of the host if `host` is empty: a wildcard cannot be bound while
+/// a server listens at any of its addresses.
+Finding port(const std::string& host, uint16_t number) {
+  const std::string topic = fmt::format("port {}", number);
+  const std::string place = host.empty() ? "all addresses of this host" : host;
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int failed = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(number).c_str(), &hints, &list);
+  if (failed != 0) {
+    return {topic, CheckResult::kWarning, fmt::format("'{}' has no address: {}", host, gai_strerror(failed)),
+            "choose an address of this host with --address"};
+  }
+  int error = 0;
+  for (const addrinfo* at = list; at != nullptr && error == 0; at = at->ai_next) {
+    error = bind_error(*at);
+    // A host without IPv6 has no wildcard of it.
+    if (host.empty() && at->ai_family == AF_INET6 && error != EADDRINUSE) error = 0;
+  }
+  freeaddrinfo(list);
+  if (error == 0) return {topic, CheckResult::kOk, fmt::format("free on {}", place), ""};
+  const std::string observation = fmt::format("cannot be used on {}: {}", place, std::strerror(error));
+  if (error == EADDRNOTAVAIL) {
+    return {topic, CheckResult::kWarning, observation, "choose an address of this host with --address"};
+  }
   return {
-      topic, CheckResult::kWarning, fmt::format("cannot be used: {}", reason),
+      topic, CheckResult::kWarning, observation,
       fmt::format("find the process that uses it by `ss -ltnp sport = :{}` (perhaps a running `loam dev`), or choose "
                   "another port with --listen",
                   number)};
@@ -310,7 +336,7 @@ std::vector<Finding> run_checks(const DoctorOptions& options) {
                                    locked_memory(options), files(options),        mappings(options),
                                    overcommit(options),    clock_source(options), time_of_day()};
   for (Finding& finding : rdma(options)) findings.push_back(std::move(finding));
-  for (const uint16_t number : options.ports) findings.push_back(port(number));
+  for (const uint16_t number : options.ports) findings.push_back(port(options.address, number));
   return findings;
 }
 

@@ -26,7 +26,8 @@ struct Finding {
 /// What run_checks() needs to know.
 struct DoctorOptions {
   std::string root;             ///< prefix of the paths /proc and /sys, for tests
-  std::vector<uint16_t> ports;  ///< the ports that `loam dev` would use
+  std::string address;          ///< host or address at which the servers would listen; empty: all of this host
+  std::vector<uint16_t> ports;  ///< the ports that the servers would use
   uint64_t memory_bytes = 0;    ///< the memory that a storage node would allocate
   uint64_t locked_limit = 0;    ///< RLIMIT_MEMLOCK of this process, bytes
   uint64_t files_limit = 0;     ///< RLIMIT_NOFILE of this process

@@ -117,20 +117,95 @@ TEST_F(DoctorTest, ReportsUnreadableFiles) {
   expect_fixable("memory", CheckResult::kWarning, "/proc/meminfo is not readable");
 }
 
+/// A socket that listens on a free port of an IPv4 address.
+class Listener {
+ public:
+  explicit Listener(uint32_t host) : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(host);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(descriptor_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(descriptor_, 1), 0);
+    EXPECT_EQ(getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { close(descriptor_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  uint16_t port() const { return port_; }
+  std::string topic() const { return "port " + std::to_string(port_); }
+
+ private:
+  int descriptor_;
+  uint16_t port_ = 0;
+};
+
 TEST_F(DoctorTest, FindsAPortInUse) {
-  const int taken = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string topic;
+  {
+    const Listener taken(INADDR_LOOPBACK);
+    topic = taken.topic();
+    options_.ports = {taken.port()};
+    expect_fixable(topic, CheckResult::kWarning,
+                   "cannot be used on all addresses of this host: Address already in use");
+    options_.address = "127.0.0.1";
+    expect_fixable(topic, CheckResult::kWarning, "cannot be used on 127.0.0.1: Address already in use");
+  }
+  EXPECT_EQ(find(topic).observation, "free on 127.0.0.1");
+  options_.address.clear();
+  EXPECT_EQ(find(topic).result, CheckResult::kOk);
+  EXPECT_EQ(find(topic).observation, "free on all addresses of this host");
+}
+
+TEST_F(DoctorTest, FindsAPortInUseOnAnotherAddress) {
+  const Listener taken(INADDR_LOOPBACK + 1);
+  options_.ports = {taken.port()};
+  expect_fixable(taken.topic(), CheckResult::kWarning, "Address already in use");
+  options_.address = "127.0.0.2";
+  expect_fixable(taken.topic(), CheckResult::kWarning, "cannot be used on 127.0.0.2: Address already in use");
+  options_.address = "127.0.0.1";
+  EXPECT_EQ(find(taken.topic()).result, CheckResult::kOk);
+}
+
+TEST_F(DoctorTest, FindsAPortInUseOnTheWildcard) {
+  const Listener taken(INADDR_ANY);
+  options_.ports = {taken.port()};
+  for (const char* address : {"", "127.0.0.1", "127.0.0.2"}) {
+    options_.address = address;
+    expect_fixable(taken.topic(), CheckResult::kWarning, "Address already in use");
+  }
+}
+
+TEST_F(DoctorTest, FindsAnIpv6PortInUse) {
+  const int taken = socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_addr = in6addr_loopback;
   socklen_t size = sizeof address;
-  ASSERT_EQ(bind(taken, reinterpret_cast<sockaddr*>(&address), size), 0);
+  if (taken < 0 || bind(taken, reinterpret_cast<sockaddr*>(&address), size) != 0) {
+    if (taken >= 0) close(taken);
+    GTEST_SKIP() << "this host has no IPv6";
+  }
   ASSERT_EQ(listen(taken, 1), 0);
   ASSERT_EQ(getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  options_.ports = {ntohs(address.sin_port)};
+  options_.ports = {ntohs(address.sin6_port)};
   const std::string topic = "port " + std::to_string(options_.ports[0]);
   expect_fixable(topic, CheckResult::kWarning, "Address already in use");
-  close(taken);
+  options_.address = "::1";
+  expect_fixable(topic, CheckResult::kWarning, "Address already in use");
+  options_.address = "127.0.0.1";
   EXPECT_EQ(find(topic).result, CheckResult::kOk);
+  close(taken);
+}
+
+TEST_F(DoctorTest, NamesAnAddressOfAnotherHost) {
+  options_.ports = {7400};
+  options_.address = "192.0.2.1";  // an address for documentation, which no host has
+  expect_fixable("port 7400", CheckResult::kWarning, "cannot be used on 192.0.2.1: ");
+  options_.address = "no host";
+  expect_fixable("port 7400", CheckResult::kWarning, "'no host' has no address");
 }
 
 }  // namespace
