@@ -39,6 +39,10 @@ FILES = {
     "loam": (
         r"usr/bin/loam",
         r"usr/share/loam/(README\.md|flights-2013-01\.csv\.gz)",
+        r"usr/share/loam/monitoring/prometheus\.yml",
+        r"usr/share/loam/monitoring/targets/local\.yml",
+        r"usr/share/loam/monitoring/rules/loam\.yml",
+        r"usr/share/loam/monitoring/grafana/[\w-]+\.json",
         r"usr/share/bash-completion/completions/loam",
         r"usr/share/zsh/vendor-completions/_loam",
         r"usr/share/fish/vendor_completions\.d/loam\.fish",
@@ -134,6 +138,14 @@ class ContentsTest(PackageTest):
                 self.assertNotIn(".debug_info", notes, program)
                 build_id = re.search(r"Build ID: ([0-9a-f]+)", notes)[1]
                 self.assertIn(f".build-id/{build_id[:2]}/{build_id[2:]}.debug", listed, program)
+
+    def test_monitoring_is_that_of_the_tree(self):
+        source, installed = ROOT / "deploy/monitoring", self.base / "loam/usr/share/loam/monitoring"
+        expected = {path.relative_to(source): path.read_bytes() for path in source.rglob("*")
+                    if path.is_file() and "tests" not in path.relative_to(source).parts}
+        self.assertGreater(len(expected), 5)
+        found = {path.relative_to(installed): path.read_bytes() for path in installed.rglob("*") if path.is_file()}
+        self.assertEqual(found, expected)
 
     def test_pkg_config_names_installed_folders(self):
         pc = next((self.base / "libloam-dev").rglob("loam.pc")).read_text()
