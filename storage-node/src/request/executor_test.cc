@@ -37,8 +37,13 @@ TEST_F(ExecutorTest, NothingIsServedBeforeRegistrationOrAttachment) {
   run(peer, std::pair(uint64_t{2}, wire::Attach{SessionId(5), 1, Incarnation(6)}));
   EXPECT_TRUE(peer.answer<wire::Error>(2).status == StatusCode::kUnavailable);
   EXPECT_FALSE(peer.attached());
+  const size_t answers = peer.sent.size();
   run(peer, std::pair(uint64_t{3}, wire::PlainRead{{counter(1)}}));
-  EXPECT_TRUE(peer.closed == StatusCode::kMalformed);
+  EXPECT_EQ(peer.sent.size(), answers);
+  EXPECT_TRUE(peer.closed.ok()) << "the client reads why kAttach was refused";
+  RecordingPeer silent(2);
+  run(silent, std::pair(uint64_t{1}, wire::PlainRead{{counter(1)}}));
+  EXPECT_TRUE(silent.closed == StatusCode::kMalformed) << "it sent no kAttach";
 }
 
 TEST_F(ExecutorTest, OneBatchWritesAndReadsInOrder) {
