@@ -37,12 +37,19 @@ using commit::CoreOptions;
 using commit::PeerId;
 using testing::Random;
 
-/// Keeps the newest reply; only counts messages to storage nodes.
+/// Keeps the newest reply, which is never an error; only counts messages to storage nodes.
 class LastResponse final : public commit::Outbox {
  public:
   bool send(PeerId peer, Bytes message) override {
     bytes += message.size();
     if (peer == node) return true;
+    ByteReader reader(message);
+    wire::Envelope envelope;
+    wire::Error error;
+    if (wire::decode_envelope(reader, envelope).ok() && envelope.opcode == wire::Opcode::kError) {
+      wrong_answer(wire::decode_body(reader, error).ok() ? error.status.to_string().c_str()
+                                                         : "an error without a body");
+    }
     answer.assign(message.begin(), message.end());
     return true;
   }
@@ -150,7 +157,9 @@ class Cluster {
     core_.on_timer(now_ns_);
     if (log_ == nullptr) return;
     if (const auto news = log_->poll_progress(false)) apply_progress(*news);
-    while (submitted_commits_ - accepted_ > kMaxUnacknowledged) apply_progress(*log_->poll_progress(true));
+    while (submitted_commits_ - accepted_ > kMaxUnacknowledged || submitted_commits_ - flushed_ > kMaxUnflushed) {
+      apply_progress(*log_->poll_progress(true));
+    }
   }
   /// Records that `count` further commits were sent.
   void add_submitted_commits(uint64_t count) { submitted_commits_ += count; }
@@ -173,16 +182,19 @@ class Cluster {
  private:
   /// Waits for replies as clients do, so that the core never runs far ahead of the commit log.
   static constexpr uint64_t kMaxUnacknowledged = 4'096;
+  /// Also waits for a slow disk, before the core refuses begins because of it.
+  static constexpr uint64_t kMaxUnflushed = commit::kMaxUnflushedCommits / 2;
 
   void apply_progress(const commit::CommitLogProgress& progress) {
     accepted_ = progress.accepted;
+    flushed_ = progress.flushed;
     core_.on_log_progress(progress);
   }
 
   LastResponse outbox_;
   TemporaryCommitLog* const log_;
   Core core_;
-  uint64_t submitted_commits_ = 0, accepted_ = 0;  ///< commits
+  uint64_t submitted_commits_ = 0, accepted_ = 0, flushed_ = 0;  ///< commits
   uint64_t sequence_ = 0;
   uint64_t now_ns_ = 1'000'000'000;
   uint64_t renewed_ns_ = now_ns_;  ///< the node's lease
