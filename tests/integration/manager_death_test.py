@@ -41,14 +41,14 @@ class ManagerKilledTest(ManagerTest):
             self.assertEqual(mover.wait(), 0)
 
     def test_killed_during_a_begin(self):
-        for point in ("manager.begin.executed@300", "manager.begin.answered@300"):
+        for point in ("manager.begin.executed@75", "manager.begin.answered@75"):
             with self.subTest(point=point):
                 self.kill_at(point)
         self.check_history()
 
     def test_killed_during_a_commit(self):
-        for point in ("manager.complete.executed@200", "manager.commit.before_append@200",
-                      "manager.commit.appended@200", "manager.log.written@200", "manager.complete.answered@200"):
+        for point in ("manager.complete.executed@50", "manager.commit.before_append@50",
+                      "manager.commit.appended@50", "manager.log.written@50", "manager.complete.answered@50"):
             with self.subTest(point=point):
                 self.kill_at(point)
         self.check_history()
