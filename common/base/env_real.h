@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <immintrin.h>
 #include <time.h>
@@ -100,6 +102,9 @@ struct RealEnv {
   static constexpr bool buggify(const char*) { return false; }
   /// Marks a rare path. The simulator reports the marks that none of its runs has passed. Does nothing here.
   static void probe(const char*) {}
+  /// Tells the simulator that a server has received a message of a session: a request or its repetition. The simulator
+  /// checks that the sequence names one request only (R3, idempotent requests within a session). Does nothing here.
+  static void observe_request(uint64_t /*session*/, uint64_t /*sequence*/, std::span<const std::byte> /*message*/) {}
 };
 
 /// The environment of this build.

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -61,6 +63,9 @@ class SimScheduler {
   virtual bool buggify(const char*) { return false; }
   /// Called when a run passes the mark of this name (Env::probe()).
   virtual void probe(const char*) {}
+  /// Called when the running process has received a message of a session (Env::observe_request()). The bytes are valid
+  /// until the call returns.
+  virtual void observe_request(uint64_t /*session*/, uint64_t /*sequence*/, std::span<const std::byte> /*message*/) {}
 
  private:
   static inline uint64_t runs_ = 0;
@@ -227,6 +232,9 @@ struct SimEnv {
   static bool buggify(const char* name) { return sim_scheduler != nullptr && sim_scheduler->buggify(name); }
   static void probe(const char* name) {
     if (sim_scheduler != nullptr) sim_scheduler->probe(name);
+  }
+  static void observe_request(uint64_t session, uint64_t sequence, std::span<const std::byte> message) {
+    if (sim_scheduler != nullptr) sim_scheduler->observe_request(session, sequence, message);
   }
 };
 

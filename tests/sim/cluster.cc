@@ -42,11 +42,14 @@ Cluster::Cluster(const Plan& plan, Simulator& simulator, Oracle& oracle)
   disk_.set_reserves(plan.log_preallocates);
   net::SimNetwork::install(&network_);
   // The simulator calls back at each crash, at each pause point and at each rare branch. The faults of the plan act
-  // in these calls.
+  // in these calls. The last hook only observes.
   simulator_.set_crash_hook([this](ProcessNumber process) { on_crash(process); });
   simulator_.set_pause_hook(
       [this](ProcessNumber process, std::string_view point) { return on_pause_point(process, point); });
   simulator_.set_rare_hook([this](std::string_view name) { return on_rare(name); });
+  simulator_.set_request_hook([this](ProcessNumber server, uint64_t session, uint64_t sequence, Bytes message) {
+    oracle_.sessions().request_received({server, simulator_.name_of(server)}, SessionId(session), sequence, message);
+  });
 }
 
 net::SimNetworkOptions Cluster::network_options() {

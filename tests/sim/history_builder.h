@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/wire/storage.h"
 #include "tests/sim/oracle.h"
 
 namespace loam::sim {
@@ -53,6 +54,12 @@ class HistoryBuilder {
     std::vector<ScannedRow> rows;
     for (const auto& [key, id] : keys_and_ids) rows.push_back({Key(key), seen(id, key)});
     model.scanned(number, kTable, rows, oracle.now());
+  }
+  /// A node receives the request to revert a transaction.
+  void request_received(uint32_t node, uint64_t session, uint64_t sequence, TransactionId id) {
+    Buffer message;
+    wire::encode_message(wire::Revert{id, {}}, sequence, message);
+    sessions.request_received({node, "node1"}, SessionId(session), sequence, message);
   }
   void end(TransactionNumber number, StatusCode code = StatusCode::kOk) {
     model.commit_called(number);

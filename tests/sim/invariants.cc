@@ -36,6 +36,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"over-age", "R8", "a commit of a transaction that was open for longer than the maximum age"},
     {"intent-left", "R5", "an intent in a node's memory long after the last transaction has ended"},
     {"idle-session-ended", "R3, R8", "the end of a session whose client is alive and has had nothing open"},
+    {"sequence-reused", "R3", "two different requests of a session to a server with one sequence"},
     {"snapshot-refused", "R13, R14", "kSnapshotTooOld for a snapshot of a session that is alive"},
     {"lost-shard-served", "R10", "a result for a lost record before an operator accepted the loss"},
     {"long-fork", "R12, R13", "two snapshots that each contain a write that the other lacks"},

@@ -126,6 +126,11 @@ constexpr PlantedViolation kNotInTransactions[] = {
        s.sessions.too_old(1, 3);
        s.sessions.committed(1, 3, s.oracle.now());
      }},
+    {"sequence-reused",
+     [](HistoryBuilder& s) {
+       s.request_received(7, 3, 1, TransactionId(50));
+       s.request_received(7, 3, 1, TransactionId(51));
+     }},
     {"idle-session-ended",
      [](HistoryBuilder& s) {
        s.sessions.idled(1, 100'000'000, false);

@@ -379,6 +379,12 @@ TEST(OracleTest, AcceptsCorrectSessions) {
   s.sessions.too_old(1, 5);
   s.sessions.committed(1, 5, requested_at);
   s.sessions.idled(1, 100'000'000, false);
+  s.request_received(7, 3, 1, TransactionId(50));
+  s.request_received(7, 3, 1, TransactionId(50));  // a repetition
+  // Another sequence, another session, and another incarnation of the node.
+  s.request_received(7, 3, 2, TransactionId(51));
+  s.request_received(7, 4, 1, TransactionId(52));
+  s.request_received(8, 3, 1, TransactionId(53));
   s.oracle.node_checked("node1", "", 0);
   EXPECT_FALSE(s.oracle.failed()) << s.oracle.message();
 }

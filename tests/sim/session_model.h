@@ -3,8 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 
+#include "common/base/bytes.h"
 #include "common/base/ids.h"
+#include "common/wire/opcode.h"
 #include "tests/sim/verdict.h"
 
 namespace loam::sim {
@@ -28,14 +34,35 @@ class SessionModel {
   /// For `idle_ns` the client had nothing open and nothing was wrong; the session it had at first has ended, or not.
   void idled(uint32_t process, uint64_t idle_ns, bool ended);
 
+  /// A process that serves sessions. Its number is never reused, so a restarted server is another one.
+  struct Server {
+    uint32_t process = 0;
+    std::string_view name;
+  };
+  /// A server received a message of a session, in which `sequence` numbers the requests to this server. A repetition
+  /// has the bytes of the first request: a channel keeps them until the reply (common/rpc/request_window.h). Takes no
+  /// logical time.
+  void request_received(Server server, SessionId session, uint64_t sequence, Bytes message);
+
  private:
+  /// A request as a server received it.
+  struct Request {
+    wire::Opcode opcode{};
+    size_t bytes = 0;
+    uint64_t digest = 0;  // of the whole message
+    uint64_t received_ns = 0;
+  };
   struct Refusal {
     uint64_t session = 0;
     LogicalTime at = 0;
   };
 
+  static std::string to_string(const Request& request);
+
   Verdict& verdict_;
   std::map<uint32_t, Refusal> refusals_;  // the last of each process
+  // The first requests of each session to each server process, by sequence.
+  std::map<std::pair<uint32_t, SessionId>, std::unordered_map<uint64_t, Request>> requests_;
 };
 
 }  // namespace loam::sim

@@ -268,7 +268,7 @@ const std::string& Simulator::process() {
   return process_at(current_->process).name;
 }
 
-// ---- pause points, probes and rare branches -----------------------------------------------------------------------
+// ---- pause points, probes, rare branches, requests ----------------------------------------------------------------
 
 void Simulator::count(std::string_view name) {
   const auto found = probes_.find(name);
@@ -302,6 +302,10 @@ void Simulator::pause_point(const char* name) {
 }
 
 bool Simulator::buggify(const char* name) { return buggify_hook_ && current_ != nullptr && buggify_hook_(name); }
+
+void Simulator::observe_request(uint64_t session, uint64_t sequence, Bytes message) {
+  if (request_hook_ && current_ != nullptr) request_hook_(current_->process, session, sequence, message);
+}
 
 void Simulator::trace(const std::string& line) const {
   if (!trace_) return;

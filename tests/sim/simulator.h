@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/base/bytes.h"
 #include "common/base/env_sim.h"
 #include "common/testing/random.h"
 #include "common/testing/virtual_thread.h"
@@ -86,6 +87,9 @@ class Simulator final : public SimScheduler {
   void set_rare_hook(RareHook hook) { buggify_hook_ = std::move(hook); }
   /// Called for each crash before any other event.
   void set_crash_hook(std::function<void(ProcessNumber process)> hook) { crash_hook_ = std::move(hook); }
+  /// Called for each message of a session that a server receives (`Env::observe_request`).
+  using RequestHook = std::function<void(ProcessNumber server, uint64_t session, uint64_t sequence, Bytes message)>;
+  void set_request_hook(RequestHook hook) { request_hook_ = std::move(hook); }
   /// Receives the lines of a replay's trace; empty: no trace.
   void set_trace(std::function<void(const std::string& line)> trace) { trace_ = std::move(trace); }
   void trace(const std::string& line) const;
@@ -114,6 +118,7 @@ class Simulator final : public SimScheduler {
   uint64_t entropy() override { return random_(); }
   bool buggify(const char* name) override;
   void probe(const char* name) override;
+  void observe_request(uint64_t session, uint64_t sequence, Bytes message) override;
 
  private:
   struct Process {
@@ -176,6 +181,7 @@ class Simulator final : public SimScheduler {
   PauseHook pause_hook_;
   RareHook buggify_hook_;
   std::function<void(ProcessNumber)> crash_hook_;
+  RequestHook request_hook_;
   std::function<void(const std::string&)> trace_;
   std::map<std::string, uint64_t, std::less<>> probes_;
 };

@@ -1,5 +1,7 @@
 #include "tests/sim/simulator.h"
 
+#include <tuple>
+
 #include <gtest/gtest.h>
 
 #include "common/base/thread.h"
@@ -79,6 +81,18 @@ TEST(Simulator, DeadProcessDoesNotRun) {
   EXPECT_GE(steps, 8u);
   EXPECT_LE(steps, 10u);
   EXPECT_FALSE(simulator.alive(victim));
+}
+
+TEST(Simulator, RequestHookGetsProcessAndMessage) {
+  Simulator simulator(1);
+  const Buffer message(5);
+  std::vector<std::tuple<ProcessNumber, uint64_t, uint64_t, size_t>> received;
+  simulator.set_request_hook([&](ProcessNumber server, uint64_t session, uint64_t sequence, Bytes bytes) {
+    received.emplace_back(server, session, sequence, bytes.size());
+  });
+  const ProcessNumber server = simulator.start("p", {}, [&] { Env::observe_request(3, 7, message); });
+  simulator.run(kForever, kNever);
+  EXPECT_EQ(received, (std::vector{std::tuple(server, uint64_t{3}, uint64_t{7}, message.size())}));
 }
 
 TEST(Simulator, CrashAtPausePointStopsThreadThere) {

@@ -91,6 +91,7 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
     case Opcode::kFinishIndex:
     case Opcode::kDropTable:
     case Opcode::kCloseSession:
+      if (peer.session != nullptr) Env::observe_request(peer.session->id.value, envelope.sequence, message);
       return execute_for_session(peer, envelope, reader, now_ns);
     case Opcode::kRegisterNode:
       return register_node(peer, envelope.sequence, reader);

@@ -133,6 +133,10 @@ Status Executor::decode(Peer& peer, Bytes message) {
     return {StatusCode::kMalformed, "the first message to a storage node must be kAttach, not " +
                                         std::string(wire::to_string(envelope.opcode))};
   }
+  // A credit or cancel of a scan has the sequence of the scan. Every other message has a sequence of its own.
+  if (expects_reply(envelope.opcode)) {
+    Env::observe_request(peer.session()->id().value, envelope.sequence, message);
+  }
   if (is_mutation(envelope.opcode)) {
     bool done = false;
     LOAM_RETURN_IF_ERROR(check_duplicate(peer, envelope.sequence, done));
