@@ -11,9 +11,8 @@ using nlohmann::json;
 
 Result<std::unique_ptr<Postgres>> Postgres::start(const std::filesystem::path& program) {
   const std::string path = program.empty() ? LOAM_POSTGRES_PROGRAM : program.string();
-  LOAM_ASSIGN_OR_RETURN(
-      std::unique_ptr<PeerProgram> started,
-      PeerProgram::start({"PostgreSQL", "benchmarks/peers/postgres/setup", {"/usr/bin/python3", path}}));
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<PeerProgram> started,
+                        PeerProgram::start({"PostgreSQL", "scripts/setup", {"/usr/bin/python3", path}}));
   return std::unique_ptr<Postgres>(new Postgres(std::move(started)));
 }
 

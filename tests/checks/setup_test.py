@@ -27,7 +27,7 @@ class Setup(unittest.TestCase):
         self.bin.mkdir()
         self.log = self.root / "log"
         self.log.touch()
-        for tool in ("bash", "cat", "chmod", "env", "rm", "tee", "touch"):
+        for tool in ("bash", "cat", "chmod", "env", "mkdir", "rm", "tee", "touch"):
             (self.bin / tool).symlink_to(shutil.which(tool))
         self.stand_in("dpkg-query", f'[ -e "{self.installed}/$3" ] && echo -n installed')
         self.stand_in("apt-get", f'echo "apt-get $*" >>"{self.log}"; for p in "$@"; do case "$p" in '
@@ -35,6 +35,7 @@ class Setup(unittest.TestCase):
         self.stand_in("id", "echo 0")
         self.os_release = DEBIAN
         self.policy = self.root / "policy-rc.d"
+        self.postgresql = self.root / "postgresql-common"
 
     def stand_in(self, name, script):
         path = self.bin / name
@@ -44,7 +45,8 @@ class Setup(unittest.TestCase):
     def run_setup(self, *arguments):
         release = self.root / "os-release"
         release.write_text(self.os_release)
-        env = {"PATH": str(self.bin), "LOAM_OS_RELEASE": str(release), "LOAM_SERVICE_POLICY": str(self.policy)}
+        env = {"PATH": str(self.bin), "LOAM_OS_RELEASE": str(release), "LOAM_SERVICE_POLICY": str(self.policy),
+               "LOAM_POSTGRESQL_FOLDER": str(self.postgresql)}  # fmt: skip
         return subprocess.run([shutil.which("bash"), SETUP, *arguments], env=env, capture_output=True, text=True)
 
     def packages(self):
@@ -96,8 +98,19 @@ class Setup(unittest.TestCase):
         self.assertEqual(self.run_setup().returncode, 0)
         self.assertEqual(self.policy.read_text(), "mine")
 
+    def test_postgresql_makes_no_database(self):
+        self.assertEqual(self.run_setup().returncode, 0)
+        settings = self.postgresql / "createcluster.d/loam.conf"
+        self.assertEqual(settings.read_text(), "create_main_cluster = false\n")
+
+    def test_settings_of_an_installed_postgresql_stay(self):
+        self.postgresql.mkdir()
+        self.assertEqual(self.run_setup().returncode, 0)
+        self.assertEqual(list(self.postgresql.iterdir()), [])
+
     def test_installs_through_sudo(self):
         self.policy.touch()
+        self.postgresql.mkdir()
         self.stand_in("id", "echo 1000")
         self.stand_in("sudo", f'echo sudo >>"{self.log}"; exec "$@"')
         self.assertEqual(self.run_setup().returncode, 0)

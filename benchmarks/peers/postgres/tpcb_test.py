@@ -1,7 +1,7 @@
 """Tests that tpcb.py replies to its commands as it documents, and that loam-bench gets both figures from it. Other
 tests give loam-bench a program with wrong replies, or none. Argument: loam-bench.
 
-Tests that need PostgreSQL are skipped if benchmarks/peers/postgres/setup has not run."""
+Tests that need PostgreSQL are skipped if scripts/setup has not run."""
 
 import importlib.util
 import json
@@ -16,7 +16,7 @@ import unittest
 sys.dont_write_bytecode = True
 DEADLINE_S = 300
 PROGRAM = pathlib.Path(__file__).resolve().parent / "tpcb.py"
-SETUP = "benchmarks/peers/postgres/setup"
+SETUP = "scripts/setup"
 RATIO, THEIRS, OURS = "tx.vs_postgres_tpcb", "tx.tpcb_per_s_postgres", "tx.tpcb_per_s"
 INSTALLED = subprocess.run([sys.executable, PROGRAM, "--check"]).returncode == 0
 BENCH = ""
