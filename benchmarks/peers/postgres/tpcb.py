@@ -23,33 +23,24 @@ It then ends the server and removes its folder.
 """
 
 import contextlib
-import glob
 import json
 import os
 import pathlib
-import pwd
 import re
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "common/testing"))
+
+import postgres_server  # noqa: E402
 
 NOT_INSTALLED = 3
-START_S = 60
 TELLERS = 10  # for each branch
 MAX_ACCOUNTS = 100_000_000
-USER = "postgres"  # runs the server, which refuses to run as root
 
 SETTINGS = {
-    "listen_addresses": "",
-    "autovacuum": "off",
-    "fsync": "off",
-    "synchronous_commit": "off",
-    "full_page_writes": "off",
-    "wal_level": "minimal",
-    "max_wal_senders": "0",
     "shared_buffers": "1GB",
     "max_wal_size": "8GB",
     "checkpoint_timeout": "1h",
@@ -88,75 +79,19 @@ def say(answer):
     print(json.dumps(answer), flush=True)
 
 
-def programs():
-    """Returns the folder with the programs of the newest server, or None."""
-    def version(folder):
-        return int(re.search(r"/(\d+)/bin$", folder)[1])
-    folders = [f for f in glob.glob("/usr/lib/postgresql/*/bin") if pathlib.Path(f, "postgres").exists()]
-    return pathlib.Path(max(folders, key=version)) if folders else None
-
-
 def reason_unusable():
     """Returns the reason why PostgreSQL cannot be used, or None if it can."""
-    if programs() is None or shutil.which("pgbench") is None:
-        return "no server, or no pgbench"
-    if os.getuid() == 0 and not any(user.pw_name == USER for user in pwd.getpwall()):
-        return f"there is no user {USER}"
-    return None
+    no_pgbench = None if shutil.which("pgbench") else "pgbench is not installed; scripts/setup installs it"
+    return postgres_server.reason_unusable() or no_pgbench
 
 
-class Server:
-    """A server with a folder of its own. Both end with the `stack`."""
+class Server(postgres_server.Server):
+    """A server with the tables of TPC-B."""
 
     def __init__(self, stack):
-        self.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loam-postgres-")))
+        super().__init__(stack, SETTINGS)
         self.transactions = 0
         self.script = self.folder / "transaction.sql"
-        if os.getuid() == 0:
-            shutil.chown(self.folder, USER)
-        self.run(programs() / "initdb", "-D", self.folder / "data", "-U", USER, "-A", "trust", "--no-sync",
-                 "-E", "UTF8", "--locale=C")
-        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
-        with open(self.folder / "log", "wb") as log:
-            process = subprocess.Popen(self.as_user(programs() / "postgres", "-D", self.folder / "data",
-                                                    "-k", self.folder, *settings), stdout=log, stderr=log)
-        stack.callback(self.end, process)
-        self.wait_until_ready(process)
-
-    def as_user(self, *command):
-        """Returns the command with a prefix: it runs as USER if this program runs as root, and the kernel sends it
-        SIGINT when this program dies for any reason. A server then ends its backends."""
-        other = ["--reuid", USER, "--regid", USER, "--init-groups"] if os.getuid() == 0 else []
-        return ["setpriv", "--pdeathsig", "INT", *other, *map(str, command)]
-
-    def run(self, *command):
-        result = subprocess.run(self.as_user(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                cwd=self.folder)
-        if result.returncode != 0:
-            raise RuntimeError(f"{pathlib.Path(command[0]).name}: {result.stderr.strip() or result.stdout.strip()}")
-        return result.stdout
-
-    def end(self, process):
-        process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown
-        try:
-            process.wait(START_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def wait_until_ready(self, process):
-        deadline = time.monotonic() + START_S
-        while subprocess.run([programs() / "pg_isready", "-q", "-h", self.folder]).returncode != 0:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("the server does not start: " + (self.folder / "log").read_text()[-1000:])
-            time.sleep(0.05)
-
-    def sql(self, text):
-        return self.run("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", USER,
-                        "-d", "postgres", "-c", text).strip()
-
-    def version(self):
-        return self.sql("SHOW server_version").split()[0]
 
     def fill(self, command):
         sizes = {"branches": int(command["branches"]), "accounts": int(command["accounts"]), "tellers": TELLERS}
@@ -174,7 +109,7 @@ class Server:
         """Runs pgbench once. Returns the number of its transactions, and the rest of what it reports."""
         text = self.run("pgbench", "-n", "-M", "prepared", "-c", clients, "-j", min(clients, os.cpu_count() or 1),
                         "-T", seconds, "-f", self.script, f"--random-seed={seed}", "-h", self.folder,
-                        "-U", USER, "postgres")
+                        "-U", postgres_server.USER, "postgres")
         return int(re.search(r"number of transactions actually processed: (\d+)", text)[1]), text
 
     def measure(self, command):
