@@ -54,20 +54,8 @@ void put_text(ByteWriter& out, std::string_view text) {
 /// Appends a value that is not NULL to the key of a group. It is a field of a row, or a column and a row of a chunk.
 template <class Source, class... At>
 void put_key(ByteWriter& out, FieldType type, const Source& source, At... at) {
-  switch (type) {
-    case FieldType::kInt16:
-      return put_number(out, source.template get<int16_t>(at...));
-    case FieldType::kInt32:
-      return put_number(out, source.template get<int32_t>(at...));
-    case FieldType::kInt64:
-      return put_number(out, source.template get<int64_t>(at...));
-    case FieldType::kFloat32:
-      return put_number(out, source.template get<float>(at...));
-    case FieldType::kFloat64:
-      return put_number(out, source.template get<double>(at...));
-    default:
-      return put_text(out, source.text(at...));
-  }
+  if (is_variable(type)) return put_text(out, source.text(at...));
+  with_stored(type, [&]<class T>(T) { put_number(out, source.template get<T>(at...)); });
 }
 
 bool is_extreme(AggregateOp op) { return op == AggregateOp::kMin || op == AggregateOp::kMax; }
@@ -75,17 +63,10 @@ bool is_extreme(AggregateOp op) { return op == AggregateOp::kMin || op == Aggreg
 /// Whether a new value replaces the present extreme. `order` is the order of the new value and the present one.
 bool better(AggregateOp op, std::weak_ordering order) { return op == AggregateOp::kMin ? order < 0 : order > 0; }
 
-/// An integer of any width, as int64. `at` as for put_key().
+/// A value that is stored as an integer of any width, as int64. `at` as for put_key().
 template <class Source, class... At>
 int64_t get_integer(FieldType type, const Source& source, At... at) {
-  switch (type) {
-    case FieldType::kInt16:
-      return source.template get<int16_t>(at...);
-    case FieldType::kInt32:
-      return source.template get<int32_t>(at...);
-    default:
-      return source.template get<int64_t>(at...);
-  }
+  return with_stored(type, [&]<class T>(T) { return static_cast<int64_t>(source.template get<T>(at...)); });
 }
 
 /// A float of any width, as double. `at` as for put_key().
@@ -326,19 +307,11 @@ size_t GroupTable::append_key(size_t group, ChunkBuilder& out) const {
       out.append_null(i);
       continue;
     }
-    // Only the width of a value matters, because its bytes are copied as they are.
-    switch (fixed_width(schema_.field(group_by_[i]).type)) {
-      case 2:
-        out.append(i, in.get<int16_t>());
-        break;
-      case 4:
-        out.append(i, in.get<int32_t>());
-        break;
-      case 8:
-        out.append(i, in.get<int64_t>());
-        break;
-      default:
-        out.append_text(i, as_text(in.get_raw(in.get<uint32_t>())));
+    const FieldType type = schema_.field(group_by_[i]).type;
+    if (is_variable(type)) {
+      out.append_text(i, as_text(in.get_raw(in.get<uint32_t>())));
+    } else {
+      with_stored(type, [&]<class T>(T) { out.append(i, in.get<T>()); });
     }
   }
   return group_by_.size();
@@ -346,20 +319,14 @@ size_t GroupTable::append_key(size_t group, ChunkBuilder& out) const {
 
 void GroupTable::append_extreme(const Column& column, const Accumulator& from, size_t at, ChunkBuilder& out) const {
   if (from.count == 0) return out.append_null(at);
-  switch (column.type) {
-    case FieldType::kInt16:
-      return out.append(at, static_cast<int16_t>(from.whole));
-    case FieldType::kInt32:
-      return out.append(at, static_cast<int32_t>(from.whole));
-    case FieldType::kInt64:
-      return out.append(at, static_cast<int64_t>(from.whole));
-    case FieldType::kFloat32:
-      return out.append(at, static_cast<float>(from.real));
-    case FieldType::kFloat64:
-      return out.append(at, from.real);
-    default:
-      return out.append_text(at, from.text);
-  }
+  if (is_variable(column.type)) return out.append_text(at, from.text);
+  with_stored(column.type, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T>) {
+      out.append(at, static_cast<T>(from.real));
+    } else {
+      out.append(at, static_cast<T>(from.whole));
+    }
+  });
 }
 
 void GroupTable::append_partial(size_t group, ChunkBuilder& out) {

@@ -28,6 +28,12 @@ const char* format_of(FieldType type) {
       return "u";
     case FieldType::kBlob:
       return "z";
+    case FieldType::kBoolean:
+      return "b";
+    case FieldType::kDate:
+      return "tdD";  // date32, in days
+    case FieldType::kTimestamp:
+      return "tsu:UTC";  // in microseconds
     case FieldType::kNull:
       break;
   }

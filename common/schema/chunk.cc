@@ -1,6 +1,7 @@
 // The builder, the view over encoded bytes, and the chunk that owns its bytes. The header has the encoding.
 #include "common/schema/chunk.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <string>
@@ -24,6 +25,16 @@ uint32_t count_nulls(const uint8_t* validity, size_t rows) {
     present += static_cast<size_t>(std::popcount(static_cast<uint8_t>(validity[rows / 8] & ((1u << (rows % 8)) - 1))));
   }
   return static_cast<uint32_t>(rows - present);
+}
+
+/// Appends a bit for each byte, which is 0 or 1.
+void put_bits(Bytes bytes, ByteWriter& out) {
+  for (size_t at = 0; at < bytes.size(); at += 8) {
+    unsigned bits = 0;
+    for (size_t i = 0; i < std::min<size_t>(8, bytes.size() - at); ++i)
+      bits |= static_cast<unsigned>(bytes[at + i]) << i;
+    out.put(static_cast<uint8_t>(bits));
+  }
 }
 
 /// Checks a text or blob column: the offsets ascend from 0 to the size of the values, and each text is UTF-8.
@@ -122,40 +133,18 @@ void ChunkBuilder::append_text(size_t index, std::string_view value) {
 
 void ChunkBuilder::append_value(size_t column, const Value& value) {
   LOAM_DCHECK(value.is_null() || value.type() == columns_[column].type, "the value's type is not the column's");
-  switch (value.type()) {
-    case FieldType::kNull:
-      return append_null(column);
-    case FieldType::kInt16:
-      return append(column, static_cast<int16_t>(value.as_int64()));
-    case FieldType::kInt32:
-      return append(column, static_cast<int32_t>(value.as_int64()));
-    case FieldType::kInt64:
-      return append(column, value.as_int64());
-    case FieldType::kUint64:
-      return append(column, value.as_uint64());
-    case FieldType::kFloat32:
-      return append(column, static_cast<float>(value.as_float64()));
-    case FieldType::kFloat64:
-      return append(column, value.as_float64());
-    case FieldType::kText:
-    case FieldType::kBlob:
-      return append_text(column, value.as_text());
-  }
+  const FieldType type = value.type();
+  if (type == FieldType::kNull) return append_null(column);
+  if (is_variable(type)) return append_text(column, value.as_text());
+  with_stored(type, [&]<class T>(T) { append(column, value.as_stored<T>()); });
 }
 
 void ChunkBuilder::append_field(size_t column, const RowView& row, size_t field) {
   LOAM_DCHECK(row.schema().field(field).type == columns_[column].type, "the field's type is not the column's");
   if (row.is_null(field)) return append_null(column);
-  switch (columns_[column].width) {
-    case 2:
-      return append(column, row.get<int16_t>(field));
-    case 4:
-      return append(column, row.get<int32_t>(field));
-    case 8:
-      return append(column, row.get<int64_t>(field));
-    default:
-      return append_text(column, row.text(field));
-  }
+  const FieldType type = columns_[column].type;
+  if (is_variable(type)) return append_text(column, row.text(field));
+  with_stored(type, [&]<class T>(T) { append(column, row.get<T>(field)); });
 }
 
 void ChunkBuilder::append_row(std::span<const Value> values) {
@@ -180,7 +169,7 @@ Status ChunkBuilder::finish(Buffer& out) {
     LOAM_DCHECK(column.count == rows_, "every column has one value for each row");
     writer.put(static_cast<uint32_t>(column.type));
     writer.put(column.nulls);
-    writer.put(static_cast<uint64_t>(column.values.size()));
+    writer.put(static_cast<uint64_t>(column.type == FieldType::kBoolean ? bitmap_bytes(rows_) : column.values.size()));
   }
   for (const Column& column : columns_) {
     if (column.nulls != 0) {
@@ -192,7 +181,11 @@ Status ChunkBuilder::finish(Buffer& out) {
       writer.put_raw(std::as_bytes(std::span(column.ends)));
       writer.align(kAlignment);
     }
-    writer.put_raw(column.values);
+    if (column.type == FieldType::kBoolean) {
+      put_bits(column.values, writer);
+    } else {
+      writer.put_raw(column.values);
+    }
     writer.align(kAlignment);
   }
   clear();
@@ -234,7 +227,7 @@ Result<ChunkView> ChunkView::decode(Bytes bytes, const ResultSchema& schema) {
     if (width == 0) {
       column.offsets = reinterpret_cast<const int32_t*>(in.get_raw((view.rows_ + 1) * sizeof(int32_t)).data());
       in.align(kAlignment);
-    } else if (value_bytes != view.rows_ * width) {
+    } else if (value_bytes != (column.type == FieldType::kBoolean ? bitmap_bytes(view.rows_) : view.rows_ * width)) {
       return malformed("the number of values is not the number of rows");
     }
     column.values = in.get_raw(value_bytes).data();
@@ -249,27 +242,10 @@ Result<ChunkView> ChunkView::decode(Bytes bytes, const ResultSchema& schema) {
 
 Value ChunkView::value(size_t column, size_t row) const {
   if (is_null(column, row)) return Value::null();
-  switch (columns_[column].type) {
-    case FieldType::kInt16:
-      return Value::int16(get<int16_t>(column, row));
-    case FieldType::kInt32:
-      return Value::int32(get<int32_t>(column, row));
-    case FieldType::kInt64:
-      return Value::int64(get<int64_t>(column, row));
-    case FieldType::kUint64:
-      return Value::uint64(get<uint64_t>(column, row));
-    case FieldType::kFloat32:
-      return Value::float32(get<float>(column, row));
-    case FieldType::kFloat64:
-      return Value::float64(get<double>(column, row));
-    case FieldType::kText:
-      return Value::text(text(column, row));
-    case FieldType::kBlob:
-      return Value::blob(as_bytes(text(column, row)));
-    case FieldType::kNull:
-      break;
-  }
-  return Value::null();
+  const FieldType type = columns_[column].type;
+  if (type == FieldType::kText) return Value::text(text(column, row));
+  if (type == FieldType::kBlob) return Value::blob(as_bytes(text(column, row)));
+  return with_stored(type, [&]<class T>(T) { return Value::stored(type, get<T>(column, row)); });
 }
 
 Result<std::shared_ptr<const Chunk>> Chunk::decode(Bytes bytes, std::shared_ptr<const ResultSchema> schema) {

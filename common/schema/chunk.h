@@ -35,7 +35,7 @@ inline constexpr size_t kMaxChunkBytes = 4 << 20;
 ///     per column, each buffer padded with zeros to 8 bytes:
 ///         validity bitmap, least significant bit first, 1 = present: only if null count > 0
 ///         text and blob: int32 offsets, rows + 1 of them, the first 0
-///         values
+///         values; of a boolean column a bitmap like the validity bitmap, 1 = true
 ///
 /// The buffers are those of Arrow's C data interface; arrow.h exports them without a copy.
 class ChunkBuilder {
@@ -47,7 +47,7 @@ class ChunkBuilder {
   const ResultSchema& schema() const { return schema_; }
   /// Number of complete rows.
   size_t rows() const { return rows_; }
-  /// Size of the encoded chunk so far, exact to 8 bytes for each buffer.
+  /// Size of the encoded chunk so far, exact to 8 bytes for each buffer. A boolean counts as a byte.
   size_t bytes() const { return bytes_; }
 
   /// Appends NULL to a column.
@@ -113,7 +113,7 @@ class ChunkView {
     uint32_t null_count = 0;            ///< number of NULLs
     const uint8_t* validity = nullptr;  ///< the validity bitmap; null: no value is NULL
     const int32_t* offsets = nullptr;   ///< the offsets of a text or blob column; null for other types
-    const std::byte* values = nullptr;  ///< fixed-width: one value for each row, 0 for NULL; others: their bytes
+    const std::byte* values = nullptr;  ///< boolean: bitmap; fixed-width: one value a row, 0 for NULL; others: bytes
   };
 
   /// A view without rows and columns.
@@ -141,11 +141,12 @@ class ChunkView {
     const Column& c = columns_[column];
     LOAM_DCHECK(fixed_width(c.type) == sizeof(T) && row < rows_,
                 "the type asked for is not the column's, or no such row");
+    if constexpr (sizeof(T) == 1) return static_cast<T>((static_cast<uint8_t>(c.values[row / 8]) >> (row % 8)) & 1);
     T value;
     std::memcpy(&value, c.values + row * sizeof(T), sizeof(T));
     return value;
   }
-  /// All values of a fixed-width column; T must be the type of the column. A NULL is 0.
+  /// All values of a fixed-width column that is not boolean; T must be the type of the column. A NULL is 0.
   template <Scalar T>
   std::span<const T> values(size_t column) const {
     const Column& c = columns_[column];

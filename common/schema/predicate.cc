@@ -63,20 +63,16 @@ size_t operand_bytes(const Predicate& predicate) {
 
 /// Compares a field of the row, which is not NULL, with an operand of the same type.
 std::weak_ordering compare_field(const RowView& row, size_t field, const Value& operand) {
-  switch (row.schema().field(field).type) {
-    case FieldType::kInt16:
-      return int64_t{row.int16(field)} <=> operand.as_int64();
-    case FieldType::kInt32:
-      return int64_t{row.int32(field)} <=> operand.as_int64();
-    case FieldType::kInt64:
-      return row.int64(field) <=> operand.as_int64();
-    case FieldType::kFloat32:
-      return compare_floats(static_cast<double>(row.float32(field)), operand.as_float64());
-    case FieldType::kFloat64:
-      return compare_floats(row.float64(field), operand.as_float64());
-    default:
-      return row.text(field) <=> operand.as_text();
-  }
+  const FieldType type = row.schema().field(field).type;
+  if (is_variable(type)) return row.text(field) <=> operand.as_text();
+  return with_stored(type, [&]<class T>(T) -> std::weak_ordering {
+    const T value = row.get<T>(field);
+    if constexpr (std::is_floating_point_v<T>) {
+      return compare_floats(static_cast<double>(value), operand.as_float64());
+    } else {
+      return static_cast<int64_t>(value) <=> operand.as_int64();
+    }
+  });
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) 
                               std::to_string(schema.size()));
   }
   std::bitset<kMaxFields> named;
-  uint32_t eights = 0, fours = 0, variables = 0, twos = 0;
+  uint32_t eights = 0, fours = 0, variables = 0, twos = 0, ones = 0;
   Projection projection;
   for (size_t i = 0; i < numbers.size(); ++i) {
     const uint16_t number = numbers[i];
@@ -60,16 +60,17 @@ Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) 
     if (named[number]) return invalid_projection("'" + field.name + "' is named twice");
     named[number] = true;
     const size_t width = fixed_width(field.type);
-    ++(width == 8 ? eights : width == 4 ? fours : width == 2 ? twos : variables);
+    ++(width == 8 ? eights : width == 4 ? fours : width == 2 ? twos : width == 1 ? ones : variables);
     projection.nullable_count_ = static_cast<uint16_t>(projection.nullable_count_ + (field.nullable ? 1 : 0));
   }
-  // The layout of Schema: fields of 8 bytes, of 4 bytes, end offsets, fields of 2 bytes, null bitmap.
+  // The layout of Schema: fields of 8 bytes, of 4 bytes, end offsets, fields of 2 bytes, of 1 byte, null bitmap.
   projection.schema_ = &schema;
   projection.numbers_ = numbers;
   projection.four_byte_offset_ = eights * 8;
   projection.end_offsets_ = projection.four_byte_offset_ + fours * 4;
   projection.two_byte_offset_ = projection.end_offsets_ + variables * static_cast<uint32_t>(sizeof(uint32_t));
-  projection.null_offset_ = projection.two_byte_offset_ + twos * 2;
+  projection.one_byte_offset_ = projection.two_byte_offset_ + twos * 2;
+  projection.null_offset_ = projection.one_byte_offset_ + ones;
   projection.fixed_size_ = projection.null_offset_ + (projection.nullable_count_ + 7u) / 8u;
   return projection;
 }

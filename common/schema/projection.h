@@ -97,6 +97,7 @@ class Projection {
   uint32_t four_byte_offset_ = 0;
   uint32_t end_offsets_ = 0;
   uint32_t two_byte_offset_ = 0;
+  uint32_t one_byte_offset_ = 0;
   uint32_t null_offset_ = 0;
   uint32_t fixed_size_ = 0;
   uint16_t nullable_count_ = 0;
@@ -122,6 +123,7 @@ struct NewRow {
 template <class F>
 void Projection::for_each(F&& f) const {
   uint32_t eight = 0, four = four_byte_offset_, end_offset = end_offsets_, two = two_byte_offset_;
+  uint32_t one = one_byte_offset_;
   uint16_t null_bit = 0, variable = 0;
   const auto take = [](uint32_t& at, uint32_t width) { return std::exchange(at, at + width); };
   for (size_t i = 0; i < numbers_.size(); ++i) {
@@ -137,6 +139,9 @@ void Projection::for_each(F&& f) const {
         break;
       case 2:
         layout.offset = take(two, 2);
+        break;
+      case 1:
+        layout.offset = take(one, 1);
         break;
       default:
         layout.offset = take(end_offset, sizeof(uint32_t));

@@ -19,13 +19,11 @@ Status check_limit(size_t count, size_t limit, const char* what) {
   return invalid_query(std::to_string(count) + " " + what + ", at most " + std::to_string(limit) + " are allowed");
 }
 
-bool is_numeric(FieldType type) { return is_integer(type) || is_float(type); }
-
 Status check_aggregate(const Aggregate& aggregate, const Schema& schema) {
   if (aggregate.op == AggregateOp::kCountAll) return ok_status();
   LOAM_RETURN_IF_ERROR(check_field(schema, aggregate.field, "an aggregate"));
   const Field& field = schema.field(aggregate.field);
-  if ((aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) && !is_numeric(field.type)) {
+  if ((aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) && !is_number(field.type)) {
     return invalid_query(std::string(to_string(aggregate.op)) + " of '" + field.name + "', which is " +
                          std::string(to_string(field.type)));
   }

@@ -16,6 +16,11 @@ Status over_limit(size_t size) {
 
 std::string quoted(const Field& field) { return "field '" + field.name + "'"; }
 
+std::string out_of_range(FieldType type) {
+  if (type == FieldType::kBoolean) return "a boolean that is neither 0 nor 1";
+  return "a " + std::string(to_string(type)) + " outside of the years 1 to 9999";
+}
+
 /// The fields of a whole row with their layout, as check_row() needs them.
 class WholeRow {
  public:
@@ -24,6 +29,7 @@ class WholeRow {
   uint32_t fixed_size() const { return schema_.fixed_size(); }
   uint32_t null_offset() const { return schema_.null_offset(); }
   size_t nullable_count() const { return schema_.nullable_count(); }
+  bool has_ranges() const { return schema_.has_ranges(); }
   template <class F>
   void for_each(F&& f) const {
     for (size_t i = 0; i < schema_.size(); ++i) f(schema_.field(i), schema_.layout(i));
@@ -45,6 +51,7 @@ class PartOfRow {
   uint32_t fixed_size() const { return projection_.fixed_size(); }
   uint32_t null_offset() const { return projection_.null_offset(); }
   size_t nullable_count() const { return projection_.nullable_count(); }
+  bool has_ranges() const { return projection_.schema().has_ranges(); }
   template <class F>
   void for_each(F&& f) const {
     projection_.for_each([&](uint16_t i, const FieldLayout& layout) { f(projection_.schema().field(i), layout); });
@@ -84,6 +91,21 @@ Status check_null_slots(const Shape& shape, Bytes row) {
   return status;
 }
 
+/// Checks that each fixed-width value is one of its type.
+template <class Shape>
+Status check_ranges(const Shape& shape, Bytes row) {
+  Status status;
+  shape.for_each([&](const Field& field, const FieldLayout& layout) {
+    if (!has_range(field.type)) return;
+    const bool valid = with_stored(field.type, [&]<class T>(T value) {
+      std::memcpy(&value, row.data() + layout.offset, sizeof value);
+      return Value::stored(field.type, value).in_range();
+    });
+    if (!valid) status = malformed(quoted(field) + " is " + out_of_range(field.type));
+  });
+  return status;
+}
+
 /// Checks a row from the network: its size, the unused bits of the bitmap, the end offsets with their texts, and the
 /// slots of NULLs.
 template <class Shape>
@@ -115,6 +137,7 @@ Status check_row(const Shape& shape, Bytes row) {
   });
   LOAM_RETURN_IF_ERROR(status);
   if (begin != row.size()) return malformed(std::to_string(row.size() - begin) + " bytes too many");
+  if (shape.has_ranges()) LOAM_RETURN_IF_ERROR(check_ranges(shape, row));
   return check_null_slots(shape, row);
 }
 
@@ -126,24 +149,10 @@ Status validate_row(const Projection& projection, Bytes part) { return check_row
 
 Value RowView::value(size_t field) const {
   if (is_null(field)) return Value::null();
-  switch (schema_->field(field).type) {
-    case FieldType::kInt16:
-      return Value::int16(int16(field));
-    case FieldType::kInt32:
-      return Value::int32(int32(field));
-    case FieldType::kInt64:
-      return Value::int64(int64(field));
-    case FieldType::kFloat32:
-      return Value::float32(float32(field));
-    case FieldType::kFloat64:
-      return Value::float64(float64(field));
-    case FieldType::kText:
-      return Value::text(text(field));
-    case FieldType::kBlob:
-      return Value::blob(blob(field));
-    default:
-      return Value::null();
-  }
+  const FieldType type = schema_->field(field).type;
+  if (type == FieldType::kText) return Value::text(text(field));
+  if (type == FieldType::kBlob) return Value::blob(blob(field));
+  return with_stored(type, [&]<class T>(T) { return Value::stored(type, get<T>(field)); });
 }
 
 RowBuilder::RowBuilder(const Schema& schema) : schema_(schema), variables_(schema.variable_fields().size()) { reset(); }
@@ -223,26 +232,16 @@ Status RowBuilder::set_text(size_t field, std::string_view value) {
 }
 Status RowBuilder::set_blob(size_t field, Bytes value) { return set_variable(field, FieldType::kBlob, as_text(value)); }
 
+Status RowBuilder::set_boolean(size_t field, bool value) { return set(field, Value::boolean(value)); }
+Status RowBuilder::set_date(size_t field, int32_t days) { return set(field, Value::date(days)); }
+Status RowBuilder::set_timestamp(size_t field, int64_t us) { return set(field, Value::timestamp(us)); }
+
 Status RowBuilder::set(size_t field, const Value& value) {
-  switch (value.type()) {
-    case FieldType::kNull:
-      return set_null(field);
-    case FieldType::kInt16:
-      return set_int16(field, static_cast<int16_t>(value.as_int64()));
-    case FieldType::kInt32:
-      return set_int32(field, static_cast<int32_t>(value.as_int64()));
-    case FieldType::kInt64:
-      return set_int64(field, value.as_int64());
-    case FieldType::kFloat32:
-      return set_float32(field, static_cast<float>(value.as_float64()));
-    case FieldType::kFloat64:
-      return set_float64(field, value.as_float64());
-    case FieldType::kText:
-    case FieldType::kBlob:
-      return set_variable(field, value.type(), value.as_text());
-    default:
-      return check_field(field, value.type());
-  }
+  const FieldType type = value.type();
+  if (type == FieldType::kNull) return set_null(field);
+  if (is_variable(type)) return set_variable(field, type, value.as_text());
+  if (!value.in_range()) return invalid_row(out_of_range(type));
+  return with_stored(type, [&]<class T>(T) { return set_fixed(field, type, value.as_stored<T>()); });
 }
 
 Status RowBuilder::set(std::string_view name, const Value& value) {

@@ -17,7 +17,7 @@ namespace loam {
 
 /// Checks that bytes from the network are a row. If they are, no accessor of RowView reads outside of them.
 /// kMalformed: a wrong size, wrong end offsets, set bits in the unused part of the null bitmap, a NULL that is not
-/// empty or zero, or text that is not UTF-8; the message says which. kInvalidArgument: the row is larger than
+/// empty or zero, a boolean, date or timestamp out of range, or text that is not UTF-8; the message says which. kInvalidArgument: the row is larger than
 /// kMaxRowBytes.
 Status validate_row(const Schema& schema, Bytes row);
 /// Checks that bytes from the network are a row of a projection. Errors as above.
@@ -57,6 +57,9 @@ class RowView {
   int64_t int64(size_t field) const { return get<int64_t>(field); }
   float float32(size_t field) const { return get<float>(field); }
   double float64(size_t field) const { return get<double>(field); }
+  bool boolean(size_t field) const { return get<uint8_t>(field) != 0; }
+  int32_t date(size_t field) const { return get<int32_t>(field); }
+  int64_t timestamp(size_t field) const { return get<int64_t>(field); }
   /// @}
 
   /// The value of a text or blob field, as a view into the row. Empty if it is NULL.
@@ -99,7 +102,8 @@ class RowBuilder {
 
   /// Sets a field, by its number or its name; the other setters do so for one type each. The text or blob is copied.
   /// kInvalidArgument: there is no such field, the value has another type (no conversion takes place), NULL for a field
-  /// that is not nullable, text that is not UTF-8, or a text or blob over kMaxRowBytes.
+  /// that is not nullable, a date or timestamp outside of the range of calendar.h, text that is not UTF-8, or a text or
+  /// blob over kMaxRowBytes.
   /// @{
   Status set(size_t field, const Value& value);
   Status set(std::string_view name, const Value& value);
@@ -109,6 +113,9 @@ class RowBuilder {
   Status set_int64(size_t field, int64_t value);
   Status set_float32(size_t field, float value);
   Status set_float64(size_t field, double value);
+  Status set_boolean(size_t field, bool value);
+  Status set_date(size_t field, int32_t days);
+  Status set_timestamp(size_t field, int64_t us);
   Status set_text(size_t field, std::string_view value);
   Status set_blob(size_t field, Bytes value);
   /// @}

@@ -1,9 +1,12 @@
 #include "common/schema/row.h"
 
+#include <cstring>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
 
+#include "common/schema/calendar.h"
 #include "common/testing/random_schema.h"
 
 namespace loam {
@@ -134,6 +137,42 @@ TEST(Row, MalformedRows) {
   EXPECT_EQ(with(schema.end_offsets() + 3, 0xff), StatusCode::kMalformed);                  // ends far outside
   EXPECT_EQ(with(schema.end_offsets(), uint8_t(good.size() - 1)), StatusCode::kMalformed);  // a NULL photo of one byte
   EXPECT_EQ(with(schema.fixed_size(), 0xff), StatusCode::kMalformed);                       // not UTF-8
+}
+
+TEST(Row, AValueOutOfTheRangeOfItsTypeIsRefused) {
+  const Schema schema = Schema::make({{"text", FieldType::kText, false},
+                                      {"yes", FieldType::kBoolean, true},
+                                      {"day", FieldType::kDate, false},
+                                      {"moment", FieldType::kTimestamp, false}})
+                            .value();
+  RowBuilder builder(schema);
+  ASSERT_TRUE(builder.set_text(0, "a").ok());
+  ASSERT_TRUE(builder.set_boolean(1, true).ok());
+  ASSERT_TRUE(builder.set_date(2, kLastDate).ok());
+  ASSERT_TRUE(builder.set_timestamp(3, kFirstTimestamp).ok());
+  EXPECT_EQ(builder.set_date(2, kLastDate + 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set_timestamp(3, kFirstTimestamp - 1).code(), StatusCode::kInvalidArgument);
+  const Bytes built = builder.finish().value();
+  EXPECT_EQ(built.size(), 8u + 4 + 4 + 1 + 1 + 1) << "moment, day, end offset, yes, null bitmap, text";
+  EXPECT_TRUE(RowView(schema, built).boolean(1));
+  EXPECT_EQ(RowView(schema, built).date(2), kLastDate);
+  EXPECT_EQ(RowView(schema, built).timestamp(3), kFirstTimestamp);
+  const Buffer good(built.begin(), built.end());
+  ASSERT_TRUE(validate_row(schema, good).ok());
+  const auto with = [&](size_t field, auto value) {
+    Buffer row = good;
+    std::memcpy(row.data() + schema.layout(field).offset, &value, sizeof value);
+    return validate_row(schema, row);
+  };
+  EXPECT_EQ(with(1, uint8_t{0}).code(), StatusCode::kOk);
+  EXPECT_EQ(with(1, uint8_t{2}).code(), StatusCode::kMalformed);
+  EXPECT_EQ(with(2, kFirstDate).code(), StatusCode::kOk);
+  for (const int32_t date : {kFirstDate - 1, kLastDate + 1, std::numeric_limits<int32_t>::min()}) {
+    EXPECT_EQ(with(2, date).code(), StatusCode::kMalformed) << date;
+  }
+  EXPECT_EQ(with(3, kLastTimestamp).code(), StatusCode::kOk);
+  EXPECT_EQ(with(3, kLastTimestamp + 1).code(), StatusCode::kMalformed);
+  EXPECT_NE(with(3, kLastTimestamp + 1).message().find("moment"), std::string_view::npos);
 }
 
 TEST(Row, ANullThatIsNotZeroIsMalformed) {

@@ -82,8 +82,10 @@ void Schema::lay_out() {
     offset += static_cast<uint32_t>(sizeof(uint32_t));
   }
   place(2);
+  place(1);
   null_offset_ = offset;
   for (size_t i = 0; i < size(); ++i) {
+    has_ranges_ = has_ranges_ || has_range(fields_[i].type);
     if (fields_[i].nullable) layout_[i].null_bit = static_cast<uint16_t>(nullable_count_++);
   }
   fixed_size_ = offset + static_cast<uint32_t>((nullable_count_ + 7) / 8);

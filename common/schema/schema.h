@@ -60,7 +60,7 @@ struct FieldLayout {
 ///
 /// Row layout, with offsets from the first byte of the row, which lies at a multiple of 8:
 ///
-///     | 8-byte fields | 4-byte fields | end offsets | 2-byte fields | null bitmap | text and blob bytes |
+///     | 8-byte fields | 4-byte fields | end offsets | 2-byte fields | 1-byte fields | null bitmap | text and blob bytes |
 ///
 /// Every fixed-width field is naturally aligned and has the same offset in all rows, so a scan loads it without
 /// reading another part of the row. Each text and blob field has an end offset, a uint32 that counts from the first
@@ -98,6 +98,8 @@ class Schema {
   uint32_t null_bytes() const { return fixed_size_ - null_offset_; }
   /// Number of nullable fields.
   size_t nullable_count() const { return nullable_count_; }
+  /// Whether some values of a fixed-width field are not in the range of its type: a boolean, date or timestamp.
+  bool has_ranges() const { return has_ranges_; }
   /// Numbers of the text and blob fields, in the order of their bytes.
   const std::vector<uint16_t>& variable_fields() const { return variable_fields_; }
   /// Offset of the end offsets of variable_fields(), which are consecutive uint32.
@@ -124,6 +126,7 @@ class Schema {
   uint32_t null_offset_ = 0;
   uint32_t end_offsets_ = 0;
   size_t nullable_count_ = 0;
+  bool has_ranges_ = false;
 };
 
 }  // namespace loam

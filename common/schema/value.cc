@@ -1,11 +1,15 @@
 // Texts, conversions, order and codec of values.
 #include "common/schema/value.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
+
+#include "common/schema/calendar.h"
 
 namespace loam {
 namespace {
@@ -18,13 +22,25 @@ constexpr std::array kTypeNames = {
     TypeName{FieldType::kInt16, "int16"},     TypeName{FieldType::kInt32, "int32"},
     TypeName{FieldType::kInt64, "int64"},     TypeName{FieldType::kFloat32, "float32"},
     TypeName{FieldType::kFloat64, "float64"}, TypeName{FieldType::kText, "text"},
-    TypeName{FieldType::kBlob, "blob"},       TypeName{FieldType::kUint64, "uint64"},
+    TypeName{FieldType::kBlob, "blob"},       TypeName{FieldType::kBoolean, "boolean"},
+    TypeName{FieldType::kDate, "date"},       TypeName{FieldType::kTimestamp, "timestamp"},
+    TypeName{FieldType::kUint64, "uint64"},
 };
 
 Status invalid_value(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
 
 Status not_a(std::string_view text, FieldType type) {
   return invalid_value("'" + std::string(text.substr(0, 64)) + "' is no value of type " + std::string(to_string(type)));
+}
+
+std::optional<bool> parse_boolean(std::string_view text) {
+  const auto is = [&](std::string_view word) {
+    return std::ranges::equal(text, word, {},
+                              [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  };
+  if (is("true") || is("t")) return true;
+  if (is("false") || is("f")) return false;
+  return std::nullopt;
 }
 
 bool fits(int64_t x, FieldType type) {
@@ -35,6 +51,12 @@ bool fits(int64_t x, FieldType type) {
       return x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max();
     case FieldType::kUint64:
       return x >= 0;
+    case FieldType::kBoolean:
+      return x == 0 || x == 1;
+    case FieldType::kDate:
+      return x >= kFirstDate && x <= kLastDate;
+    case FieldType::kTimestamp:
+      return x >= kFirstTimestamp && x <= kLastTimestamp;
     default:
       return true;
   }
@@ -154,6 +176,12 @@ std::string Value::to_string() const {
       return shortest(as_int64());
     case FieldType::kUint64:
       return shortest(as_uint64());
+    case FieldType::kBoolean:
+      return as_boolean() ? "true" : "false";
+    case FieldType::kDate:
+      return date_text(as_stored<int32_t>());
+    case FieldType::kTimestamp:
+      return timestamp_text(as_int64());
     case FieldType::kFloat32:
       return shortest(static_cast<float>(as_float64()));
     case FieldType::kFloat64:
@@ -199,6 +227,18 @@ Result<Value> Value::parse(std::string_view text, FieldType type) {
       if (!parse_number(text, x)) return not_a(text, type);
       return float64(x);
     }
+    case FieldType::kBoolean: {
+      const auto x = parse_boolean(text);
+      return x ? Result<Value>(boolean(*x)) : not_a(text, type);
+    }
+    case FieldType::kDate: {
+      const auto x = parse_date(text);
+      return x ? Result<Value>(date(*x)) : not_a(text, type);
+    }
+    case FieldType::kTimestamp: {
+      const auto x = parse_timestamp(text);
+      return x ? Result<Value>(timestamp(*x)) : not_a(text, type);
+    }
     case FieldType::kText:
       if (!is_utf8(text)) return invalid_value("text that is not UTF-8");
       return Value::text(text);
@@ -217,6 +257,10 @@ Result<Value> Value::convert(FieldType type) const {
   if (is_null() || type_ == type) return *this;
   const Status refused = invalid_value(to_string() + " (" + std::string(loam::to_string(type_)) +
                                        ") is not exactly a " + std::string(loam::to_string(type)));
+  if (type_ == FieldType::kDate && type == FieldType::kTimestamp) return timestamp(midnight_of(as_stored<int32_t>()));
+  if (type_ == FieldType::kTimestamp && type == FieldType::kDate) {
+    return as_int64() % kDayUs == 0 ? Result<Value>(date(date_of(as_int64()))) : refused;
+  }
   // An integer converts to another type of integers if it is in range, and to a float if that is exact.
   const bool to_integer = is_integer(type) || type == FieldType::kUint64;
   if (is_integer(type_) || type_ == FieldType::kUint64) {
@@ -269,64 +313,33 @@ std::weak_ordering Value::compare(const Value& other) const {
 
 void Value::encode(ByteWriter& out) const {
   out.put(type_);
-  switch (type_) {
-    case FieldType::kNull:
-      return;
-    case FieldType::kInt16:
-      return out.put(static_cast<int16_t>(as_int64()));
-    case FieldType::kInt32:
-      return out.put(static_cast<int32_t>(as_int64()));
-    case FieldType::kInt64:
-    case FieldType::kUint64:
-      return out.put(std::get<int64_t>(data_));
-    case FieldType::kFloat32:
-      return out.put(static_cast<float>(as_float64()));
-    case FieldType::kFloat64:
-      return out.put(as_float64());
-    case FieldType::kText:
-    case FieldType::kBlob:
-      return out.put_text(as_text());
-  }
+  if (type_ == FieldType::kNull) return;
+  if (is_variable(type_)) return out.put_text(as_text());
+  with_stored(type_, [&]<class T>(T) { out.put(as_stored<T>()); });
 }
 
 Result<Value> Value::decode(ByteReader& in) {
   Value value;
   const auto type = in.get<FieldType>();
-  switch (type) {
-    case FieldType::kNull:
-      break;
-    case FieldType::kInt16:
-      value = int16(in.get<int16_t>());
-      break;
-    case FieldType::kInt32:
-      value = int32(in.get<int32_t>());
-      break;
-    case FieldType::kInt64:
-      value = int64(in.get<int64_t>());
-      break;
-    case FieldType::kUint64:
-      value = uint64(in.get<uint64_t>());
-      break;
-    case FieldType::kFloat32:
-      value = float32(in.get<float>());
-      break;
-    case FieldType::kFloat64:
-      value = float64(in.get<double>());
-      break;
-    case FieldType::kText: {
-      const std::string_view text = in.get_text();
-      if (!is_utf8(text)) in.fail();
-      value = Value::text(text);
-      break;
-    }
-    case FieldType::kBlob:
-      value = blob(in.get_bytes());
-      break;
-    default:
-      in.fail();
+  if (type == FieldType::kText) {
+    const std::string_view text = in.get_text();
+    if (!is_utf8(text)) in.fail();
+    value = Value::text(text);
+  } else if (type == FieldType::kBlob) {
+    value = blob(in.get_bytes());
+  } else if (is_field_type(type) || type == FieldType::kUint64) {
+    value = with_stored(type, [&]<class T>(T) { return stored(type, in.get<T>()); });
+    if (!value.in_range()) in.fail();
+  } else if (type != FieldType::kNull) {
+    in.fail();
   }
   LOAM_RETURN_IF_ERROR(in.status("value"));
   return value;
+}
+
+bool Value::in_range() const {
+  return type_ == FieldType::kNull || type_ == FieldType::kUint64 || is_float(type_) || is_variable(type_) ||
+         fits(as_int64(), type_);
 }
 
 }  // namespace loam

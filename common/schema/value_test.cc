@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/schema/calendar.h"
 #include "common/testing/random_schema.h"
 
 namespace loam {
@@ -42,7 +43,7 @@ TEST(Value, OrderWithinEachType) {
 TEST(Value, ParseReadsWhatToStringWrote) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int i = 0; i < 3'000; ++i) {
-    const auto type = static_cast<FieldType>(random.between(1, 7));
+    const auto type = static_cast<FieldType>(random.between(1, 10));
     const Value value = testing::random_value(random, type);
     const Result<Value> parsed = Value::parse(value.to_string(), type);
     ASSERT_TRUE(parsed.ok()) << value.to_string() << " " << parsed.status().to_string();
@@ -90,6 +91,8 @@ TEST(Value, ConvertIsExactOrRefused) {
   EXPECT_EQ(Value::float64(0.1).convert(FieldType::kFloat32).value(), Value::float32(0.1f));
   EXPECT_EQ(Value::null().convert(FieldType::kText).value(), Value::null());
   EXPECT_EQ(Value::int64(5).convert(FieldType::kUint64).value(), Value::uint64(5));
+  EXPECT_EQ(Value::date(-1).convert(FieldType::kTimestamp).value(), Value::timestamp(-kDayUs));
+  EXPECT_EQ(Value::timestamp(-kDayUs).convert(FieldType::kDate).value(), Value::date(-1));
   const std::vector<std::pair<Value, FieldType>> bad = {
       {Value::int64(70'000), FieldType::kInt16},
       {Value::int64(-1), FieldType::kUint64},
@@ -103,6 +106,10 @@ TEST(Value, ConvertIsExactOrRefused) {
       {Value::text("7"), FieldType::kInt64},
       {Value::int64(7), FieldType::kText},
       {Value::text("a"), FieldType::kBlob},
+      {Value::boolean(true), FieldType::kInt64},
+      {Value::int64(1), FieldType::kBoolean},
+      {Value::int32(1), FieldType::kDate},
+      {Value::timestamp(1), FieldType::kDate},
   };
   for (const auto& [value, type] : bad) {
     EXPECT_EQ(value.convert(type).code(), StatusCode::kInvalidArgument) << value.to_string();
@@ -124,7 +131,7 @@ TEST(Value, Utf8) {
 TEST(Value, CodecAndTruncation) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int i = 0; i < 500; ++i) {
-    Value value = i == 0 ? Value::null() : testing::random_value(random, static_cast<FieldType>(random.between(1, 7)));
+    Value value = i == 0 ? Value::null() : testing::random_value(random, static_cast<FieldType>(random.between(1, 10)));
     if (i == 1) value = Value::uint64(1ull << 63);
     Buffer buffer;
     ByteWriter out(buffer);
@@ -138,14 +145,14 @@ TEST(Value, CodecAndTruncation) {
       ASSERT_EQ(Value::decode(truncated).code(), StatusCode::kMalformed);
     }
   }
-  for (const std::string_view bytes : {"\x08", "\x0d", "\xff", "\x06\x01\xff"}) {
+  for (const std::string_view bytes : {"\x0b", "\x0d", "\xff", "\x06\x01\xff", "\x08\x02", "\x09\xff\xff\xff\x7f"}) {
     ByteReader in(as_bytes(bytes));
     EXPECT_EQ(Value::decode(in).code(), StatusCode::kMalformed);
   }
 }
 
 TEST(Value, TypeNames) {
-  for (int type = 1; type <= 7; ++type) {
+  for (int type = 1; type <= 10; ++type) {
     EXPECT_EQ(field_type_from(to_string(static_cast<FieldType>(type))).value(), static_cast<FieldType>(type));
   }
   EXPECT_EQ(field_type_from("uint64").code(), StatusCode::kInvalidArgument);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/schema/calendar.h"
 #include "common/schema/query.h"
 #include "common/schema/row.h"
 #include "common/schema/schema.h"
@@ -29,7 +30,7 @@ inline Schema random_schema(Random& random, size_t max_fields = 12) {
   std::vector<Field> fields(1 + random.below(max_fields));
   for (size_t i = 0; i < fields.size(); ++i) {
     const auto type = static_cast<FieldType>(
-        random.between(static_cast<uint64_t>(FieldType::kInt16), static_cast<uint64_t>(FieldType::kBlob)));
+        random.between(static_cast<uint64_t>(FieldType::kInt16), static_cast<uint64_t>(FieldType::kTimestamp)));
     fields[i] = {"f" + std::to_string(i), type, random.one_in(2)};
   }
   return Schema::make(std::move(fields)).value();
@@ -80,6 +81,12 @@ inline Value random_value(Random& random, FieldType type, const ValueRules& rule
       for (std::byte& b : bytes) b = static_cast<std::byte>(random.one_in(2) ? random.below(3) : random.below(256));
       return Value::blob(bytes);
     }
+    case FieldType::kBoolean:
+      return Value::boolean(random.one_in(2));
+    case FieldType::kDate:
+      return Value::date(static_cast<int32_t>(random_integer(random, kFirstDate, kLastDate, rules)));
+    case FieldType::kTimestamp:
+      return Value::timestamp(random_integer(random, kFirstTimestamp, kLastTimestamp, rules));
     default:
       return Value::int64(
           random_integer(random, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), rules));
@@ -170,7 +177,7 @@ inline Query random_query(Random& random, const Schema& schema, const ValueRules
   }
   for (size_t n = random.between(query.group_by.empty() ? 1 : 0, 5); n != 0; --n) {
     Aggregate aggregate{static_cast<AggregateOp>(random.between(1, 6)), any_field()};
-    if (is_variable(schema.field(aggregate.field).type) &&
+    if (!is_number(schema.field(aggregate.field).type) &&
         (aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg)) {
       aggregate.op = AggregateOp::kMin;
     }

@@ -62,10 +62,6 @@ uint64_t image_of(const Value& value) {
 Value value_of(FieldType type, uint64_t image) {
   const uint64_t bits = flip_sign(image, fixed_width(type));
   switch (type) {
-    case FieldType::kInt16:
-      return Value::int16(static_cast<int16_t>(bits));
-    case FieldType::kInt32:
-      return Value::int32(static_cast<int32_t>(bits));
     case FieldType::kUint64:
       return Value::uint64(image);
     case FieldType::kFloat32:
@@ -73,7 +69,7 @@ Value value_of(FieldType type, uint64_t image) {
     case FieldType::kFloat64:
       return Value::float64(float_of_image<double>(image));
     default:
-      return Value::int64(static_cast<int64_t>(bits));
+      return with_stored(type, [&]<class T>(T) { return Value::stored(type, static_cast<T>(bits)); });
   }
 }
 
@@ -164,6 +160,7 @@ class PartReader {
     // Each value has one encoding. A number that encode() would write in another form, such as -0, is refused, or
     // equal values could have two keys.
     value = value_of(type, image);
+    if (!value.in_range()) return "is out of the range of its type";
     return image_of(value) == image ? nullptr : "is a number in a form that keys do not use";
   }
 

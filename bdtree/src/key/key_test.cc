@@ -10,6 +10,7 @@
 
 #include <loam/bdtree/key.h>
 
+#include "common/schema/calendar.h"
 #include "common/testing/random.h"
 
 namespace loam::bdtree {
@@ -17,8 +18,9 @@ namespace {
 
 using testing::Random;
 
-constexpr FieldType kTypes[] = {FieldType::kInt16,   FieldType::kInt32,   FieldType::kInt64, FieldType::kUint64,
-                                FieldType::kFloat32, FieldType::kFloat64, FieldType::kText,  FieldType::kBlob};
+constexpr FieldType kTypes[] = {FieldType::kInt16,   FieldType::kInt32,   FieldType::kInt64,    FieldType::kUint64,
+                                FieldType::kFloat32, FieldType::kFloat64, FieldType::kText,     FieldType::kBlob,
+                                FieldType::kBoolean, FieldType::kDate,    FieldType::kTimestamp};
 
 template <class Float>
 std::vector<Float> ascending_floats() {
@@ -74,6 +76,17 @@ std::vector<Value> ascending(FieldType type) {
             std::string_view("\x80"), std::string_view("\xfe"), std::string_view("\xff"), std::string_view("\xff\0", 2),
             std::string_view("\xff\xff")}) {
         values.push_back(Value::blob(as_bytes(x)));
+      }
+      break;
+    case FieldType::kBoolean:
+      values = {Value::boolean(false), Value::boolean(true)};
+      break;
+    case FieldType::kDate:
+      for (const int32_t x : {kFirstDate, -1, 0, 1, 255, 256, kLastDate}) values.push_back(Value::date(x));
+      break;
+    case FieldType::kTimestamp:
+      for (const int64_t x : {kFirstTimestamp, int64_t{-1}, int64_t{0}, int64_t{1} << 32, kLastTimestamp}) {
+        values.push_back(Value::timestamp(x));
       }
       break;
     default:
@@ -170,6 +183,13 @@ Value random_value(Random& random, FieldType type) {
       return Value::float64(random.one_in(8) ? -0.0 : std::bit_cast<double>(random()));
     case FieldType::kText:
       return Value::text(random_bytes(random, 12));
+    case FieldType::kBoolean:
+      return Value::boolean(random.one_in(2));
+    case FieldType::kDate:
+      return Value::date(kFirstDate + static_cast<int32_t>(bits % (kLastDate - kFirstDate + 1)));
+    case FieldType::kTimestamp:
+      return Value::timestamp(kFirstTimestamp +
+                              static_cast<int64_t>(bits % static_cast<uint64_t>(kLastTimestamp - kFirstTimestamp)));
     default: {
       std::string bytes = random_bytes(random, 12);
       for (char& c : bytes) c = static_cast<char>(random.one_in(8) ? 255 - c : c);
@@ -488,7 +508,7 @@ TEST(BdtreeKey, RejectsInvalidValues) {
   EXPECT_EQ(many.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(many.status().message().find("16 parts, not 17"), std::string_view::npos) << many.status().message();
   EXPECT_EQ(KeyCodec::make({{FieldType::kInt16}, {FieldType::kNull}}).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(KeyCodec::make({{static_cast<FieldType>(9)}}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(KeyCodec::make({{static_cast<FieldType>(11)}}).code(), StatusCode::kInvalidArgument);
 
   const KeyCodec keys = codec({{FieldType::kInt16}, {FieldType::kText, true}});
   const struct {

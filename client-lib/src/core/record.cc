@@ -99,6 +99,18 @@ double Record::float64(size_t field) const {
   expect(field, FieldType::kFloat64);
   return view().float64(field);
 }
+bool Record::boolean(size_t field) const {
+  expect(field, FieldType::kBoolean);
+  return view().boolean(field);
+}
+int32_t Record::date(size_t field) const {
+  expect(field, FieldType::kDate);
+  return view().date(field);
+}
+int64_t Record::timestamp(size_t field) const {
+  expect(field, FieldType::kTimestamp);
+  return view().timestamp(field);
+}
 std::string_view Record::text(size_t field) const {
   expect(field, FieldType::kText);
   return view().text(field);
@@ -122,27 +134,13 @@ Result<Value> Record::value(size_t field) const {
 bool Record::set_in_place(size_t field, const Value& value) {
   const Schema& schema = table_.schema();
   if (field >= schema.size() || schema.field(field).type != value.type() || view().is_null(field)) return false;
-  std::byte* at = row_.data() + schema.layout(field).offset;
-  const auto put = [&](auto number) { std::memcpy(at, &number, sizeof(number)); };
-  switch (value.type()) {
-    case FieldType::kInt16:
-      put(static_cast<int16_t>(value.as_int64()));
-      return true;
-    case FieldType::kInt32:
-      put(static_cast<int32_t>(value.as_int64()));
-      return true;
-    case FieldType::kInt64:
-      put(value.as_int64());
-      return true;
-    case FieldType::kFloat32:
-      put(static_cast<float>(value.as_float64()));
-      return true;
-    case FieldType::kFloat64:
-      put(value.as_float64());
-      return true;
-    default:
-      return false;
-  }
+  // Texts and blobs may change the size of the row. A value that is out of range is refused by the builder.
+  if (is_variable(value.type()) || !value.in_range()) return false;
+  with_stored(value.type(), [&]<class T>(T) {
+    const T number = value.as_stored<T>();
+    std::memcpy(row_.data() + schema.layout(field).offset, &number, sizeof number);
+  });
+  return true;
 }
 
 Status Record::set(size_t field, const Value& value) {

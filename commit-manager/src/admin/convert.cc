@@ -13,7 +13,8 @@
 namespace loam::commit {
 
 // The enumerators have the same numbers on both sides, so a cast converts them.
-static_assert(admin::INT16 == static_cast<int>(FieldType::kInt16) && admin::BLOB == static_cast<int>(FieldType::kBlob));
+static_assert(admin::INT16 == static_cast<int>(FieldType::kInt16) &&
+              admin::TIMESTAMP == static_cast<int>(FieldType::kTimestamp));
 static_assert(admin::TRANSACTIONAL == static_cast<int>(TableKind::kTransactional) &&
               admin::NON_TRANSACTIONAL == static_cast<int>(TableKind::kNonTransactional));
 static_assert(admin::LIVE == static_cast<int>(wire::NodeState::kLive) &&
@@ -189,7 +190,7 @@ Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request) {
   create.kind = static_cast<TableKind>(request.kind());
   std::vector<Field> fields;
   for (const admin::Field& field : request.fields()) {
-    if (field.type() < admin::INT16 || field.type() > admin::BLOB) {
+    if (field.type() < admin::INT16 || field.type() > admin::TIMESTAMP) {
       return Status(StatusCode::kInvalidArgument, "field '" + field.name() + "' has no known type");
     }
     fields.push_back({field.name(), static_cast<FieldType>(field.type()), field.nullable()});

@@ -23,16 +23,9 @@ T load(const std::byte* at) {
 /// The integer that a column stores for a field: the value of the field, or the end offset of its text.
 int64_t integer_of(const Schema& schema, size_t field, const std::byte* row) {
   const std::byte* const at = row + schema.layout(field).offset;
-  switch (schema.field(field).type) {
-    case FieldType::kInt16:
-      return load<int16_t>(at);
-    case FieldType::kInt64:
-      return load<int64_t>(at);
-    case FieldType::kInt32:
-      return load<int32_t>(at);
-    default:
-      return load<uint32_t>(at);
-  }
+  const FieldType type = schema.field(field).type;
+  if (is_variable(type)) return load<uint32_t>(at);
+  return with_stored(type, [&]<class T>(T) { return static_cast<int64_t>(load<T>(at)); });
 }
 
 /// Decodes `count` stored integers: adds `base` to each. Unsigned arithmetic, since a difference may exceed int64.

@@ -58,10 +58,14 @@ const int64_t* BlockValues::load_keys(uint16_t field, Column& column) {
   const uint32_t offset = schema_->layout(field).offset;
   const auto as_is = [](auto value) { return int64_t{value}; };
   switch (type) {
+    case FieldType::kBoolean:
+      load_column<uint8_t>(*block_, offset, out, as_is);
+      break;
     case FieldType::kInt16:
       load_column<int16_t>(*block_, offset, out, as_is);
       break;
     case FieldType::kInt32:
+    case FieldType::kDate:
       load_column<int32_t>(*block_, offset, out, as_is);
       break;
     default:

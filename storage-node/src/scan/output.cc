@@ -76,6 +76,8 @@ class ProjectionOutput final : public Output {
 
   void append_field(size_t column, uint16_t field, const BlockValues& values, const uint16_t* rows, size_t n) {
     switch (fixed_width(schema_.field(field).type)) {
+      case 1:
+        return append_fixed<uint8_t>(column, field, values, rows, n);
       case 2:
         return append_fixed<int16_t>(column, field, values, rows, n);
       case 4:

@@ -106,7 +106,7 @@ class Sqlite {
 
 /// A value in SQLite's types.
 Value widened(const Value& value) {
-  if (is_integer(value.type())) return Value::int64(value.as_int64());
+  if (is_integer(value.type()) || has_range(value.type())) return Value::int64(value.as_int64());
   if (value.type() == FieldType::kUint64) return Value::int64(static_cast<int64_t>(value.as_uint64()));
   if (is_float(value.type())) return Value::float64(value.as_float64());
   return value;
@@ -307,7 +307,7 @@ class SumsOfOneMeasure {
   static std::optional<uint16_t> random_number(testing::Random& random, const Schema& schema, bool nullable) {
     std::vector<uint16_t> numbers;
     for (uint16_t field = 0; field < schema.size(); ++field) {
-      if (!is_variable(schema.field(field).type)) numbers.push_back(field);
+      if (is_number(schema.field(field).type)) numbers.push_back(field);
     }
     // Mostly one that has NULLs, or none, if there is one.
     const auto other = [&](uint16_t field) { return schema.field(field).nullable != nullable; };

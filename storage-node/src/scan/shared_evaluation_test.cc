@@ -17,7 +17,7 @@ constexpr testing::ValueRules kExact{.nan = true, .infinity = false, .extremes =
 
 constexpr size_t kMaxBatch = 300;
 
-bool number(const Schema& schema, uint16_t field) { return !is_variable(schema.field(field).type); }
+bool number(const Schema& schema, uint16_t field) { return is_number(schema.field(field).type); }
 
 uint16_t random_number_field(testing::Random& random, const Schema& schema) {
   for (;;) {

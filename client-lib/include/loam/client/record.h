@@ -91,6 +91,9 @@ class Record {
   int64_t int64(size_t field) const;
   float float32(size_t field) const;
   double float64(size_t field) const;
+  bool boolean(size_t field) const;
+  int32_t date(size_t field) const;       ///< days since 1970-01-01
+  int64_t timestamp(size_t field) const;  ///< microseconds since 1970-01-01 00:00 UTC
   std::string_view text(size_t field) const;
   Bytes blob(size_t field) const;
   /// @}
@@ -103,6 +106,9 @@ class Record {
   int64_t int64(std::string_view field) const { return int64(index(field)); }
   float float32(std::string_view field) const { return float32(index(field)); }
   double float64(std::string_view field) const { return float64(index(field)); }
+  bool boolean(std::string_view field) const { return boolean(index(field)); }
+  int32_t date(std::string_view field) const { return date(index(field)); }
+  int64_t timestamp(std::string_view field) const { return timestamp(index(field)); }
   std::string_view text(std::string_view field) const { return text(index(field)); }
   Bytes blob(std::string_view field) const { return blob(index(field)); }
   /// @}

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "common/schema/calendar.h"
+
 namespace loam::cli {
 namespace {
 
@@ -91,24 +93,31 @@ SchemaInference::SchemaInference(std::vector<std::string> names, NullWords nulls
   }
 }
 
+SchemaInference::Kind SchemaInference::kind_of(std::string_view text, Column& column) {
+  if (is_whole_number(text)) {
+    const std::optional<int64_t> value = parse_number<int64_t>(text);
+    if (!value) return Kind::kText;
+    constexpr int64_t kExact = int64_t{1} << 53;
+    column.beyond_double |= *value > kExact || *value < -kExact;
+    const bool small = *value >= std::numeric_limits<int32_t>::min() && *value <= std::numeric_limits<int32_t>::max();
+    return small ? Kind::kInt32 : Kind::kInt64;
+  }
+  if (is_decimal_number(text)) return parse_number<double>(text) ? Kind::kFloat64 : Kind::kText;  // 1e999
+  // Words in another spelling than that of an export stay text.
+  if (text == "true" || text == "false") return Kind::kBoolean;
+  if (parse_date(text)) return Kind::kDate;
+  return parse_timestamp(text) ? Kind::kTimestamp : Kind::kText;
+}
+
 void SchemaInference::widen(Column& column, std::string_view text) {
   // Types only widen, and text is the widest.
   if (column.kind == Kind::kText) return;
-  if (is_whole_number(text)) {
-    const std::optional<int64_t> value = parse_number<int64_t>(text);
-    if (value) {
-      const bool small = *value >= std::numeric_limits<int32_t>::min() && *value <= std::numeric_limits<int32_t>::max();
-      constexpr int64_t kExact = int64_t{1} << 53;
-      column.beyond_double |= *value > kExact || *value < -kExact;
-      column.kind = std::max(column.kind, small ? Kind::kInt32 : Kind::kInt64);
-    } else {
-      column.kind = Kind::kText;
-    }
-  } else if (is_decimal_number(text) && parse_number<double>(text)) {  // 1e999 is out of range
-    column.kind = Kind::kFloat64;
-  } else {
-    column.kind = Kind::kText;
-  }
+  const Kind kind = kind_of(text, column);
+  const auto group = [](Kind of) {
+    return of <= Kind::kFloat64 ? 0 : of == Kind::kBoolean ? 1 : of <= Kind::kTimestamp ? 2 : 3;
+  };
+  const bool mixed = column.kind != Kind::kNothing && group(kind) != group(column.kind);
+  column.kind = mixed ? Kind::kText : std::max(column.kind, kind);
   // float64 would change whole numbers beyond 2^53, so a column that has such a number and a decimal number becomes
   // text.
   if (column.kind == Kind::kFloat64 && column.beyond_double) column.kind = Kind::kText;
@@ -136,6 +145,9 @@ Result<Schema> SchemaInference::schema(bool whole) const {
     if (column.kind == Kind::kInt32) field.type = whole ? FieldType::kInt32 : FieldType::kInt64;
     if (column.kind == Kind::kInt64) field.type = FieldType::kInt64;
     if (column.kind == Kind::kFloat64) field.type = FieldType::kFloat64;
+    if (column.kind == Kind::kBoolean) field.type = FieldType::kBoolean;
+    if (column.kind == Kind::kDate) field.type = FieldType::kDate;
+    if (column.kind == Kind::kTimestamp) field.type = FieldType::kTimestamp;
     fields.push_back(std::move(field));
   }
   return Schema::make(std::move(fields));
@@ -237,8 +249,8 @@ Status RowConverter::set(const CsvField& text, const Column& column) {
     status = builder_.set_null(index);
   } else if (field.type == FieldType::kText) {
     return set_text(text, column);
-  } else if (field.type == FieldType::kBlob) {
-    const auto value = Value::parse(text.text, FieldType::kBlob);
+  } else if (!is_number(field.type)) {
+    const auto value = Value::parse(text.text, field.type);
     status = value.ok() ? builder_.set(index, *value) : value.status();
   } else {
     return set_number(text, index);

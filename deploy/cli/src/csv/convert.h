@@ -45,7 +45,8 @@ class SchemaInference {
   Result<Schema> schema(bool whole) const;
 
  private:
-  enum class Kind : uint8_t { kNothing, kInt32, kInt64, kFloat64, kText };
+  /// Each group of kinds widens from left to right. Values of two groups are text.
+  enum class Kind : uint8_t { kNothing, kInt32, kInt64, kFloat64, kBoolean, kDate, kTimestamp, kText };
   struct Column {
     std::string name;
     bool is_field = true;
@@ -53,6 +54,7 @@ class SchemaInference {
     bool nullable = false;
     bool beyond_double = false;  // a whole number that float64 would change
   };
+  static Kind kind_of(std::string_view text, Column& column);
   static void widen(Column& column, std::string_view text);
 
   std::vector<Column> columns_;

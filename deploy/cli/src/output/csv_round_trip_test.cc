@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/schema/calendar.h"
 #include "common/schema/row.h"
 #include "common/testing/random.h"
 #include "deploy/cli/src/csv/convert.h"
@@ -31,6 +32,13 @@ Value random_value(loam::testing::Random& random, const Field& field) {
       return Value::int64(static_cast<int64_t>(random()));
     case FieldType::kFloat64:
       return Value::float64(static_cast<double>(static_cast<int64_t>(random())) / 1e6);
+    case FieldType::kBoolean:
+      return Value::boolean(random.one_in(2));
+    case FieldType::kDate:
+      return Value::date(kFirstDate + static_cast<int32_t>(random() % (kLastDate - kFirstDate + 1)));
+    case FieldType::kTimestamp:
+      return Value::timestamp(kFirstTimestamp +
+                              static_cast<int64_t>(random() % static_cast<uint64_t>(kLastTimestamp - kFirstTimestamp)));
     case FieldType::kBlob:
       return Value::blob(as_bytes(random_text(random)));
     default:
@@ -40,8 +48,9 @@ Value random_value(loam::testing::Random& random, const Field& field) {
 
 // A name is unique and not empty, else anything.
 Schema random_schema(loam::testing::Random& random) {
-  static constexpr FieldType kTypes[] = {FieldType::kInt32, FieldType::kInt64, FieldType::kFloat64,
-                                         FieldType::kBlob,  FieldType::kText,  FieldType::kText};
+  static constexpr FieldType kTypes[] = {FieldType::kInt32,   FieldType::kInt64, FieldType::kFloat64,
+                                         FieldType::kBlob,    FieldType::kText,  FieldType::kText,
+                                         FieldType::kBoolean, FieldType::kDate,  FieldType::kTimestamp};
   std::vector<Field> fields;
   for (size_t count = 1 + random() % 4; fields.size() < count;) {
     std::string name = random_text(random) + std::to_string(fields.size());

@@ -11,7 +11,8 @@
 namespace loam::cli {
 namespace {
 
-bool is_number(FieldType type) { return type == FieldType::kUint64 || is_integer(type) || is_float(type); }
+/// Whether the values are printed as numbers.
+bool is_numeric(FieldType type) { return type == FieldType::kUint64 || is_number(type); }
 
 class TablePrinter final : public RowPrinter {
  public:
@@ -61,7 +62,7 @@ class TablePrinter final : public RowPrinter {
       const bool last = i + 1 == cells.size();
       if (i > 0) line += "  ";
       // The last column gets no spaces after it, so that lines have no trailing spaces.
-      line += is_number(columns_[i].type) ? space + cells[i] : cells[i] + (last ? "" : space);
+      line += is_numeric(columns_[i].type) ? space + cells[i] : cells[i] + (last ? "" : space);
     }
     out_ << line << '\n';
   }
@@ -99,12 +100,12 @@ class JsonPrinter final : public RowPrinter {
       const double x = value.as_float64();
       return std::isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"";
     }
-    if (is_number(value.type())) return value.to_string();
+    if (is_numeric(value.type()) || value.type() == FieldType::kBoolean) return value.to_string();
     if (value.type() == FieldType::kBlob) {
       std::string hex = value.to_string();  // x'0a0b'
       return "\"" + hex.substr(2, hex.size() - 3) + "\"";
     }
-    return text(value.as_text());
+    return text(value.to_string());
   }
 
   std::vector<std::string> names_;

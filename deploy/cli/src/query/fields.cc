@@ -48,8 +48,8 @@ Result<Field> parse_field(std::string_view text) {
   auto parsed = field_type_from(type);
   if (!parsed.ok() || !is_field_type(*parsed)) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("field {}: there is no type '{}'; there are int16, int32, int64, float32, float64, text "
-                              "and blob",
+                  fmt::format("field {}: there is no type '{}'; there are int16, int32, int64, float32, float64, text, "
+                              "blob, boolean, date and timestamp",
                               field.name, type));
   }
   field.type = *parsed;

@@ -35,9 +35,11 @@ TEST(Fields, ReportErrors) {
   EXPECT_EQ(message("id:"), "'id:' is no field: write name:type, or name:type? if it may be NULL");
   EXPECT_EQ(message(":text"), "':text' is no field: write name:type, or name:type? if it may be NULL");
   EXPECT_EQ(message("id:int"),
-            "field id: there is no type 'int'; there are int16, int32, int64, float32, float64, text and blob");
+            "field id: there is no type 'int'; there are int16, int32, int64, float32, float64, text, "
+            "blob, boolean, date and timestamp");
   EXPECT_EQ(message("id:uint64"),
-            "field id: there is no type 'uint64'; there are int16, int32, int64, float32, float64, text and blob");
+            "field id: there is no type 'uint64'; there are int16, int32, int64, float32, float64, text, "
+            "blob, boolean, date and timestamp");
   EXPECT_FALSE(message("id:int64,id:text").empty()) << "the schema refuses repeated names";
   EXPECT_FALSE(message("").empty()) << "and no fields at all";
 }

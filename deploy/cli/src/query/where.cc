@@ -263,13 +263,13 @@ class Parser {
 
   Result<Value> typed(const Token& token, uint16_t field) {
     const FieldType type = schema_.field(field).type;
-    const bool number_field = is_integer(type) || is_float(type);
-    const bool fits = token.kind == TokenKind::kNumber ? number_field
-                      : token.kind == TokenKind::kText ? type == FieldType::kText || is_float(type)
+    const bool fits = token.kind == TokenKind::kNumber ? is_number(type)
+                      : token.kind == TokenKind::kText ? type == FieldType::kText || is_float(type) || has_range(type)
                                                        : type == FieldType::kBlob;
     if (!fits) {
       const std::string_view hint = type == FieldType::kText   ? "; text stands in single quotes"
                                     : type == FieldType::kBlob ? "; a blob is written x'0a0b'"
+                                    : has_range(type)          ? "; write it in single quotes"
                                                                : "";
       return tokens_.error(token, fmt::format("{} is {}, and {} is not{}", schema_.field(field).name, to_string(type),
                                               TokenStream::describe(token), hint));
