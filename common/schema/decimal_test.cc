@@ -1,0 +1,93 @@
+#include "common/schema/decimal.h"
+
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/multiprecision/cpp_int.hpp>
+#include <gtest/gtest.h>
+
+#include "common/testing/random.h"
+
+namespace loam {
+namespace {
+
+using Exact = boost::multiprecision::cpp_rational;
+using Whole = boost::multiprecision::cpp_int;
+
+/// A number of few or many digits, of both signs.
+Int128 random_decimal(testing::Random& random) {
+  const unsigned digits = static_cast<unsigned>(random.between(1, kMaxDecimalDigits));
+  const auto bits = static_cast<unsigned __int128>(random()) << 64 | random();
+  const auto value = static_cast<Int128>(bits % static_cast<unsigned __int128>(power_of_ten(digits)));
+  return random.one_in(2) ? value : -value;
+}
+
+Exact exact(Int128 value, uint8_t scale) { return Exact(Whole(value), Whole(power_of_ten(scale))); }
+
+/// The number in units of 10^-scale, rounded half away from zero; nothing if it has more than 38 digits.
+std::optional<Int128> in_units(const Exact& number, uint8_t scale) {
+  const Exact units = abs(number) * Exact(Whole(power_of_ten(scale))) + Exact(1, 2);
+  const Whole whole = numerator(units) / denominator(units);
+  if (whole >= Whole(power_of_ten(kMaxDecimalDigits - 1)) * 10) return std::nullopt;
+  const auto value = static_cast<Int128>(whole);
+  return number < 0 ? -value : value;
+}
+
+TEST(Decimal, ModelOfArithmetic) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int i = 0; i < 20'000; ++i) {
+    const Int128 a = random_decimal(random), b = random_decimal(random);
+    const auto a_scale = static_cast<uint8_t>(random.below(20)), b_scale = static_cast<uint8_t>(random.below(19));
+    const auto scale = static_cast<uint8_t>(random.below(kMaxDecimalDigits + 1));
+    ASSERT_EQ(add(a, b), in_units(exact(a, 0) + exact(b, 0), 0));
+    ASSERT_EQ(subtract(a, b), in_units(exact(a, 0) - exact(b, 0), 0));
+    ASSERT_EQ(multiply(a, b), in_units(exact(a, 0) * exact(b, 0), 0));
+    ASSERT_EQ(rescale(a, a_scale, scale), in_units(exact(a, a_scale), scale));
+    if (b == 0) continue;
+    ASSERT_EQ(divide(a, a_scale, b, b_scale, scale), in_units(exact(a, a_scale) / exact(b, b_scale), scale));
+  }
+}
+
+TEST(Decimal, TextsRoundTrip) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int i = 0; i < 20'000; ++i) {
+    const Int128 value = random_decimal(random);
+    const auto scale = static_cast<uint8_t>(random.below(kMaxDecimalDigits + 1));
+    const std::string text = decimal_text(value, scale);
+    const auto back = parse_decimal(text, kMaxDecimalDigits, scale);
+    ASSERT_TRUE(back.ok()) << text;
+    ASSERT_TRUE(*back == value) << text;
+  }
+  EXPECT_EQ(decimal_text(0, 0), "0");
+  EXPECT_EQ(decimal_text(0, 2), "0.00");
+  EXPECT_EQ(decimal_text(-5, 2), "-0.05");
+  EXPECT_EQ(decimal_text(1'250, 2), "12.50");
+}
+
+TEST(Decimal, ReadsEveryForm) {
+  const struct {
+    std::string_view text;
+    int64_t in_hundredths;
+  } cases[] = {{"12", 1'200},       {"-12.5", -1'250}, {".5", 50},      {"5.", 500},      {"+1", 100},
+               {"1.25e3", 125'000}, {"125E-2", 125},   {"1.005", 101},  {"-1.005", -101}, {"1.0049", 100},
+               {"0.001", 0},        {"0.005", 1},      {"999e-3", 100}, {"5e-3", 1},      {"4e-3", 0},
+               {"000012", 1'200},   {"0e9", 0},        {"1e-9", 0},     {"55e-4", 1},     {"9e-9999", 0}};
+  for (const auto& [text, expected] : cases) {
+    const auto read = parse_decimal(text, 18, 2);
+    ASSERT_TRUE(read.ok()) << text << " " << read.status().to_string();
+    EXPECT_EQ(static_cast<int64_t>(*read), expected) << text;
+  }
+  for (const std::string_view text :
+       {"", ".", "-", "1.2.3", "1e", "1e+", "e5", "1 ", " 1", "0x1", "nan", "1e99999", "1,5", "--1"}) {
+    EXPECT_EQ(parse_decimal(text, 18, 2).code(), StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_EQ(parse_decimal("99.994", 4, 2).status().code(), StatusCode::kOk);
+  EXPECT_EQ(parse_decimal("99.995", 4, 2).code(), StatusCode::kOverflow);
+  EXPECT_EQ(parse_decimal("1e40", 38, 0).code(), StatusCode::kOverflow);
+  EXPECT_EQ(parse_decimal("1e9999", 38, 0).code(), StatusCode::kOverflow);
+}
+
+}  // namespace
+}  // namespace loam
