@@ -34,7 +34,8 @@ install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/../include/loam/client DESTINATION $
 # The headers of common/ that the public headers include. They include them as "common/…"; the include path
 # include/loam makes these names valid.
 foreach(header base/assert.h base/bytes.h base/ids.h base/statistics.h base/status.h latency/histogram.h latency/operation_kind.h latency/recorder.h
-               latency/slow_operations.h latency/stage.h net/transport/transport_counters.h schema/arrow.h schema/chunk.h schema/predicate.h schema/projection.h
+               latency/slow_operations.h latency/stage.h net/transport/transport_counters.h schema/arrow.h schema/calendar.h schema/chunk.h schema/decimal.h schema/field_type.h
+               schema/predicate.h schema/projection.h
                schema/query.h schema/row.h schema/schema.h schema/value.h wire/opcode.h)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/common/${header}

@@ -34,9 +34,12 @@ inline bool equal(Bytes a, Bytes b) {
 /// The smallest multiple of `alignment` that is at least `size`. `alignment` may be any number above 0.
 constexpr size_t round_up(size_t size, size_t alignment) { return (size + alignment - 1) / alignment * alignment; }
 
+/// The compiler's integer of 128 bits.
+__extension__ using Int128 = __int128;
+
 /// A type that the cursors copy byte by byte, in little-endian order: numbers and enumerations.
 template <class T>
-concept Scalar = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+concept Scalar = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Int128>;
 
 /// The longest encoding of a varint: 64 bits in groups of 7.
 constexpr size_t kMaxVarintBytes = 10;

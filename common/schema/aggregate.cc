@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "common/schema/decimal.h"
+
 namespace loam {
 namespace {
 
@@ -58,15 +60,16 @@ void put_key(ByteWriter& out, FieldType type, const Source& source, At... at) {
   with_stored(type, [&]<class T>(T) { put_number(out, source.template get<T>(at...)); });
 }
 
+bool is_sum(AggregateOp op) { return op == AggregateOp::kSum || op == AggregateOp::kAvg; }
 bool is_extreme(AggregateOp op) { return op == AggregateOp::kMin || op == AggregateOp::kMax; }
 
 /// Whether a new value replaces the present extreme. `order` is the order of the new value and the present one.
 bool better(AggregateOp op, std::weak_ordering order) { return op == AggregateOp::kMin ? order < 0 : order > 0; }
 
-/// A value that is stored as an integer of any width, as int64. `at` as for put_key().
+/// A value that is stored as an integer of any width. `at` as for put_key().
 template <class Source, class... At>
-int64_t get_integer(FieldType type, const Source& source, At... at) {
-  return with_stored(type, [&]<class T>(T) { return static_cast<int64_t>(source.template get<T>(at...)); });
+Int128 get_integer(FieldType type, const Source& source, At... at) {
+  return with_stored(type, [&]<class T>(T) { return static_cast<Int128>(source.template get<T>(at...)); });
 }
 
 /// A float of any width, as double. `at` as for put_key().
@@ -76,8 +79,8 @@ double get_real(FieldType type, const Source& source, At... at) {
   return source.template get<double>(at...);
 }
 
-void update_integer_extreme(AggregateOp op, int64_t value, Accumulator& into) {
-  if (into.count == 0 || better(op, value <=> static_cast<int64_t>(into.whole))) into.whole = value;
+void update_integer_extreme(AggregateOp op, Int128 value, Accumulator& into) {
+  if (into.count == 0 || better(op, value <=> into.whole)) into.whole = value;
 }
 
 void update_real_extreme(AggregateOp op, double value, Accumulator& into) {
@@ -91,7 +94,7 @@ GroupTable::GroupTable(const Schema& schema, const Query& query, size_t max_grou
     : schema_(schema), group_by_(query.group_by), max_groups_(max_groups), max_bytes_(max_bytes), account_(account) {
   for (const Aggregate& aggregate : query.aggregates) {
     const bool all = aggregate.op == AggregateOp::kCountAll;
-    aggregates_.push_back({aggregate.op, aggregate.field, all ? FieldType::kNull : schema.field(aggregate.field).type});
+    aggregates_.push_back({aggregate.op, aggregate.field, all ? FieldType() : schema.field(aggregate.field).type});
   }
   for (const Field& column : query.result_schema(schema).columns) names_.push_back(column.name);
   clear();
@@ -221,7 +224,7 @@ void GroupTable::accumulate(const Column& column, const RowView& row, Accumulato
     if (is_float(column.type)) {
       into.real += get_real(column.type, row, column.field);
     } else {
-      into.whole += get_integer(column.type, row, column.field);
+      into.add(get_integer(column.type, row, column.field));
     }
   }
   ++into.count;
@@ -271,7 +274,11 @@ size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, siz
     using Unsigned = unsigned __int128;
     const auto high = static_cast<Unsigned>(static_cast<uint64_t>(partial.get<int64_t>(at++, row)));
     const auto low = static_cast<Unsigned>(partial.get<uint64_t>(at++, row));
-    into.whole = static_cast<Int128>(static_cast<Unsigned>(into.whole) + (high << 64 | low));
+    into.add(static_cast<Int128>(high << 64 | low));
+    if (is_long(column.type)) {
+      const auto carry = static_cast<uint64_t>(partial.get<int64_t>(at++, row));
+      into.carry = static_cast<int64_t>(static_cast<uint64_t>(into.carry) + carry);
+    }
   }
   into.count =
       static_cast<int64_t>(static_cast<uint64_t>(into.count) + static_cast<uint64_t>(partial.get<int64_t>(at, row)));
@@ -336,13 +343,14 @@ void GroupTable::append_partial(size_t group, ChunkBuilder& out) {
     if (is_extreme(column.op)) {
       append_extreme(column, *from, at++, out);
     } else {
-      if (column.op == AggregateOp::kSum || column.op == AggregateOp::kAvg) {
+      if (is_sum(column.op)) {
         if (is_float(column.type)) {
           out.append(at++, from->real);
         } else {
           // The exact sum of 128 bits travels as two columns.
           out.append(at++, static_cast<int64_t>(from->whole >> 64));
           out.append(at++, static_cast<uint64_t>(from->whole));
+          if (is_long(column.type)) out.append(at++, from->carry);
         }
       }
       out.append(at++, from->count);
@@ -352,44 +360,45 @@ void GroupTable::append_partial(size_t group, ChunkBuilder& out) {
   out.end_row();
 }
 
+Result<Value> GroupTable::result(const Column& column, const Accumulator& from) const {
+  const bool average = column.op == AggregateOp::kAvg;
+  if (from.count == 0) return Value::null();
+  if (is_float(column.type)) {
+    return Value::float64(average ? from.real / static_cast<double>(from.count) : from.real);
+  }
+  if (column.type == FieldType::kDecimal) {
+    const FieldType type = average ? average_type(column.type) : sum_type(column.type);
+    const auto more = static_cast<uint8_t>(type.scale() - column.type.scale());
+    const auto number = mean(from.whole, from.carry, average ? from.count : 1, more);
+    if (!number) return Status(StatusCode::kOverflow, "has more than " + std::to_string(type.digits()) + " digits");
+    return Value::stored(type, *number);
+  }
+  if (average) return Value::float64(static_cast<double>(from.whole) / static_cast<double>(from.count));
+  const auto sum = static_cast<int64_t>(from.whole);
+  if (from.whole != sum) return Status(StatusCode::kOverflow, "is outside of the range of int64");
+  return Value::int64(sum);
+}
+
 Status GroupTable::append_result(size_t group, ChunkBuilder& out) {
   const Accumulator* from = accumulators(group);
-  // Check all sums before the first append, so that an error leaves no incomplete row in `out`.
+  // Compute all sums and averages before the first append, so that an error leaves no incomplete row in `out`.
+  results_.clear();
   for (size_t i = 0; i < aggregates_.size(); ++i) {
-    if (aggregates_[i].op != AggregateOp::kSum || is_float(aggregates_[i].type)) continue;
-    if (from[i].whole != static_cast<int64_t>(from[i].whole)) {
-      return {StatusCode::kOverflow, names_[group_by_.size() + i] + " is outside of the range of int64"};
+    if (!is_sum(aggregates_[i].op)) continue;
+    Result<Value> value = result(aggregates_[i], from[i]);
+    if (!value.ok()) {
+      return {value.code(), names_[group_by_.size() + i] + " " + std::string(value.status().message())};
     }
+    results_.push_back(std::move(*value));
   }
-  size_t at = append_key(group, out);
+  size_t at = append_key(group, out), sums = 0;
   for (const Column& column : aggregates_) {
-    const bool integral = !is_float(column.type);
-    switch (column.op) {
-      case AggregateOp::kCountAll:
-      case AggregateOp::kCount:
-        out.append(at, from->count);
-        break;
-      case AggregateOp::kMin:
-      case AggregateOp::kMax:
-        append_extreme(column, *from, at, out);
-        break;
-      case AggregateOp::kSum:
-        if (from->count == 0) {
-          out.append_null(at);
-        } else if (integral) {
-          out.append(at, static_cast<int64_t>(from->whole));
-        } else {
-          out.append(at, from->real);
-        }
-        break;
-      case AggregateOp::kAvg:
-        if (from->count == 0) {
-          out.append_null(at);
-        } else {
-          const double sum = integral ? static_cast<double>(from->whole) : from->real;
-          out.append(at, sum / static_cast<double>(from->count));
-        }
-        break;
+    if (is_sum(column.op)) {
+      out.append_value(at, results_[sums++]);
+    } else if (is_extreme(column.op)) {
+      append_extreme(column, *from, at, out);
+    } else {
+      out.append(at, from->count);
     }
     ++at;
     ++from;

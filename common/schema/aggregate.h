@@ -24,17 +24,20 @@ inline constexpr size_t kMaxGroups = 1 << 20;
 /// fails with kInvalidArgument.
 inline constexpr size_t kMaxGroupBytes = 64 << 20;
 
-/// The compiler's integer of 128 bits, in which sums of integers are exact.
-__extension__ using Int128 = __int128;
-
 /// The state of one aggregate of one group. The aggregate and the type of its field decide which members it uses.
 struct Accumulator {
   int64_t count = 0;  ///< for count_all the number of rows, otherwise the number of values that are not NULL
+  int64_t carry = 0;  ///< sum and avg of decimals in 128 bits: the exact sum is carry · 2^128 + whole
   union {
-    Int128 whole = 0;  ///< sum, avg, min and max of integers; exact
+    Int128 whole = 0;  ///< sum and avg of integers and decimals; min and max of all types that integers store; exact
     double real;       ///< sum, avg, min and max of floats
   };
   std::string text;  ///< min and max of text and blobs
+
+  /// Adds a number to `whole` and `carry`.
+  void add(Int128 x) {
+    if (__builtin_add_overflow(whole, x, &whole)) carry += x > 0 ? 1 : -1;
+  }
 };
 
 /// The groups of one aggregating query with their accumulators.
@@ -65,7 +68,8 @@ class GroupTable {
 
   /// Appends a group as a row of the partial schema.
   void append_partial(size_t group, ChunkBuilder& out);
-  /// Appends a group as a row of the result schema. kOverflow: an integer sum does not fit into int64.
+  /// Appends a group as a row of the result schema. kOverflow: a sum of integers does not fit into int64, or a
+  /// sum or average of decimals into 38 digits.
   Status append_result(size_t group, ChunkBuilder& out);
 
   /// Removes all groups. Group 0 of a query without group-by stays, with empty accumulators.
@@ -85,6 +89,8 @@ class GroupTable {
   void update_text_extreme(const Column& column, std::string_view value, Accumulator& into);
   size_t append_key(size_t group, ChunkBuilder& out) const;
   void append_extreme(const Column& column, const Accumulator& from, size_t at, ChunkBuilder& out) const;
+  /// The value of a sum or an average.
+  Result<Value> result(const Column& column, const Accumulator& from) const;
   Status over_limit() const;
   /// Reserves memory for another group with a key of this size.
   Status make_room(size_t key_bytes);
@@ -111,6 +117,7 @@ class GroupTable {
   std::vector<size_t> key_ends_;  // by group: end of its key in keys_
   std::vector<uint32_t> slots_;   // hash table with open addressing: group + 1, or 0
   std::vector<Accumulator> accumulators_;
+  std::vector<Value> results_;  // the sums and averages of the group that is being appended
 };
 
 }  // namespace loam

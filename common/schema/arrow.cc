@@ -10,7 +10,7 @@ namespace loam {
 namespace {
 
 /// The format string of a type in the Arrow C data interface.
-const char* format_of(FieldType type) {
+std::string format_of(FieldType type) {
   switch (type) {
     case FieldType::kInt16:
       return "s";
@@ -34,6 +34,10 @@ const char* format_of(FieldType type) {
       return "tdD";  // date32, in days
     case FieldType::kTimestamp:
       return "tsu:UTC";  // in microseconds
+    case FieldType::kDecimal: {
+      const std::string decimal = "d:" + std::to_string(type.digits()) + "," + std::to_string(type.scale());
+      return is_long(type) ? decimal : decimal + ",64";
+    }
     case FieldType::kNull:
       break;
   }
@@ -45,6 +49,7 @@ const char* format_of(FieldType type) {
 /// parent to null.
 struct SchemaHolder {
   std::string name;
+  std::string format;
   std::vector<ArrowSchema> children;
   std::vector<ArrowSchema*> child_pointers;
 };
@@ -69,9 +74,9 @@ void release(Struct* self) {
   self->release = nullptr;
 }
 
-void fill(ArrowSchema* out, SchemaHolder* holder, const char* format, int64_t flags) {
+void fill(ArrowSchema* out, SchemaHolder* holder, int64_t flags) {
   *out = {};
-  out->format = format;
+  out->format = holder->format.c_str();
   out->name = holder->name.c_str();
   out->flags = flags;
   out->n_children = static_cast<int64_t>(holder->child_pointers.size());
@@ -106,10 +111,12 @@ void export_schema(const ResultSchema& schema, ArrowSchema* out) {
     const Field& field = schema.columns[i];
     auto child = std::make_unique<SchemaHolder>();
     child->name = field.name;
-    fill(&holder->children[i], child.release(), format_of(field.type), field.nullable ? ARROW_FLAG_NULLABLE : 0);
+    child->format = format_of(field.type);
+    fill(&holder->children[i], child.release(), field.nullable ? ARROW_FLAG_NULLABLE : 0);
   }
   point_at_children(*holder);
-  fill(out, holder.release(), "+s", 0);
+  holder->format = "+s";
+  fill(out, holder.release(), 0);
 }
 
 void export_chunk(const std::shared_ptr<const Chunk>& chunk, ArrowArray* out) {

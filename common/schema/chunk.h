@@ -146,8 +146,10 @@ class ChunkView {
     std::memcpy(&value, c.values + row * sizeof(T), sizeof(T));
     return value;
   }
-  /// All values of a fixed-width column that is not boolean; T must be the type of the column. A NULL is 0.
+  /// All values of a fixed-width column that is not boolean and not long (is_long()); T must be the type of the column.
+  /// A NULL is 0.
   template <Scalar T>
+    requires(sizeof(T) <= sizeof(int64_t))
   std::span<const T> values(size_t column) const {
     const Column& c = columns_[column];
     LOAM_DCHECK(fixed_width(c.type) == sizeof(T), "the type asked for is not the column's");

@@ -41,7 +41,7 @@ Sample random_sample(testing::Random& random, size_t max_rows) {
   EXPECT_TRUE(builder.finish(sample.bytes).ok());
   // A boolean counts as a byte, and takes a bit.
   const auto booleans = static_cast<size_t>(
-      std::ranges::count(table.fields(), FieldType::kBoolean, [](const Field& field) { return field.type; }));
+      std::ranges::count_if(table.fields(), [](const Field& field) { return field.type == FieldType::kBoolean; }));
   EXPECT_GE(sample.bytes.size() + 8 + booleans * sample.rows.size(), estimate);
   EXPECT_LE(sample.bytes.size(), estimate + 8 * 3 * (sample.schema->size() + 1));
   EXPECT_EQ(builder.rows(), 0u);
@@ -226,11 +226,19 @@ TEST(Arrow, ArraysPointIntoTheChunkAndOutliveIt) {
 
 TEST(Arrow, SchemaNamesEveryType) {
   ResultSchema schema;
-  const std::vector<std::pair<FieldType, std::string>> formats = {
-      {FieldType::kInt16, "s"},   {FieldType::kInt32, "i"},          {FieldType::kInt64, "l"},
-      {FieldType::kFloat32, "f"}, {FieldType::kFloat64, "g"},        {FieldType::kText, "u"},
-      {FieldType::kBlob, "z"},    {FieldType::kUint64, "L"},         {FieldType::kBoolean, "b"},
-      {FieldType::kDate, "tdD"},  {FieldType::kTimestamp, "tsu:UTC"}};
+  const std::vector<std::pair<FieldType, std::string>> formats = {{FieldType::kInt16, "s"},
+                                                                  {FieldType::kInt32, "i"},
+                                                                  {FieldType::kInt64, "l"},
+                                                                  {FieldType::kFloat32, "f"},
+                                                                  {FieldType::kFloat64, "g"},
+                                                                  {FieldType::kText, "u"},
+                                                                  {FieldType::kBlob, "z"},
+                                                                  {FieldType::kUint64, "L"},
+                                                                  {FieldType::kBoolean, "b"},
+                                                                  {FieldType::kDate, "tdD"},
+                                                                  {FieldType::kTimestamp, "tsu:UTC"},
+                                                                  {FieldType::decimal(18, 2), "d:18,2,64"},
+                                                                  {FieldType::decimal(19, 0), "d:19,0"}};
   for (const auto& [type, format] : formats) {
     schema.columns.push_back({std::string(to_string(type)), type, type == FieldType::kText});
   }

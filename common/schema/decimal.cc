@@ -65,7 +65,7 @@ std::string decimal_text(Int128 value, uint8_t scale) {
   return text;
 }
 
-Result<Int128> parse_decimal(std::string_view text, uint8_t digits, uint8_t scale) {
+Result<Int128> parse_decimal(std::string_view text, uint8_t digits, uint8_t scale, Rounding rounding) {
   const std::string_view whole = text;
   const auto malformed = [&] {
     return Status(StatusCode::kInvalidArgument,
@@ -106,17 +106,29 @@ Result<Int128> parse_decimal(std::string_view text, uint8_t digits, uint8_t scal
   int64_t number = 0;
   for (const char c : text) {
     if (c == '.') continue;
+    if (number >= keep && c != '0' && rounding == Rounding::kRefuse) {
+      return Status(StatusCode::kInvalidArgument, "'" + std::string(whole.substr(0, 64)) + "' has more than " +
+                                                      std::to_string(scale) + " digits behind the point");
+    }
     if (number == keep && c >= '5') ++value;
     if (number++ >= keep) continue;
+    // The check comes first, because ten times 38 digits may wrap around to a number of 38 digits.
+    if (!fits_digits(value, kMaxDecimalDigits - 1)) return overflow;
     value = value * 10 + (c - '0');
-    if (!fits_digits(value, kMaxDecimalDigits)) return overflow;
   }
   for (; number < keep && value != 0; ++number) {
+    if (!fits_digits(value, kMaxDecimalDigits - 1)) return overflow;
     value *= 10;
-    if (!fits_digits(value, kMaxDecimalDigits)) return overflow;
   }
   if (!fits_digits(value, digits)) return overflow;
   return negative ? -value : value;
+}
+
+std::strong_ordering compare_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale) {
+  if (a_scale == b_scale) return a <=> b;
+  const uint8_t scale = std::max(a_scale, b_scale);
+  const int order = (Wide(a) * Wide(kPowers[scale - a_scale])).compare(Wide(b) * Wide(kPowers[scale - b_scale]));
+  return order <=> 0;
 }
 
 std::optional<Int128> rescale(Int128 value, uint8_t from, uint8_t to) {
@@ -155,6 +167,14 @@ std::optional<Int128> divide(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scal
     divisor = -divisor;
   }
   return checked(rounded(dividend, divisor));
+}
+
+std::optional<Int128> mean(Int128 whole, int64_t carry, int64_t count, uint8_t more) {
+  if (count <= 0) return std::nullopt;  // of a faulty storage node
+  const Wide sum = Wide(carry) * (Wide(1) << 128) + Wide(whole);
+  const Wide power(kPowers[more]);
+  if (abs(sum) / count >= Wide(kPowers[kMaxDecimalDigits]) / power + 1) return std::nullopt;
+  return checked(rounded(sum * power, Wide(count)));
 }
 
 }  // namespace loam

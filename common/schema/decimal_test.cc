@@ -5,16 +5,16 @@
 #include <string_view>
 #include <vector>
 
-#include <boost/multiprecision/cpp_int.hpp>
 #include <gtest/gtest.h>
 
+#include "common/testing/decimal_model.h"
 #include "common/testing/random.h"
 
 namespace loam {
 namespace {
 
-using Exact = boost::multiprecision::cpp_rational;
-using Whole = boost::multiprecision::cpp_int;
+using testing::decimal_of;
+using testing::exact_number;
 
 /// A number of few or many digits, of both signs.
 Int128 random_decimal(testing::Random& random) {
@@ -24,29 +24,21 @@ Int128 random_decimal(testing::Random& random) {
   return random.one_in(2) ? value : -value;
 }
 
-Exact exact(Int128 value, uint8_t scale) { return Exact(Whole(value), Whole(power_of_ten(scale))); }
-
-/// The number in units of 10^-scale, rounded half away from zero; nothing if it has more than 38 digits.
-std::optional<Int128> in_units(const Exact& number, uint8_t scale) {
-  const Exact units = abs(number) * Exact(Whole(power_of_ten(scale))) + Exact(1, 2);
-  const Whole whole = numerator(units) / denominator(units);
-  if (whole >= Whole(power_of_ten(kMaxDecimalDigits - 1)) * 10) return std::nullopt;
-  const auto value = static_cast<Int128>(whole);
-  return number < 0 ? -value : value;
-}
-
 TEST(Decimal, ModelOfArithmetic) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int i = 0; i < 20'000; ++i) {
     const Int128 a = random_decimal(random), b = random_decimal(random);
     const auto a_scale = static_cast<uint8_t>(random.below(20)), b_scale = static_cast<uint8_t>(random.below(19));
     const auto scale = static_cast<uint8_t>(random.below(kMaxDecimalDigits + 1));
-    ASSERT_EQ(add(a, b), in_units(exact(a, 0) + exact(b, 0), 0));
-    ASSERT_EQ(subtract(a, b), in_units(exact(a, 0) - exact(b, 0), 0));
-    ASSERT_EQ(multiply(a, b), in_units(exact(a, 0) * exact(b, 0), 0));
-    ASSERT_EQ(rescale(a, a_scale, scale), in_units(exact(a, a_scale), scale));
+    ASSERT_EQ(add(a, b), decimal_of(exact_number(a, 0) + exact_number(b, 0), 0));
+    ASSERT_EQ(subtract(a, b), decimal_of(exact_number(a, 0) - exact_number(b, 0), 0));
+    ASSERT_EQ(multiply(a, b), decimal_of(exact_number(a, 0) * exact_number(b, 0), 0));
+    ASSERT_EQ(compare_decimals(a, a_scale, b, b_scale) < 0, exact_number(a, a_scale) < exact_number(b, b_scale));
+    ASSERT_EQ(compare_decimals(a, a_scale, b, b_scale) == 0, exact_number(a, a_scale) == exact_number(b, b_scale));
+    ASSERT_EQ(rescale(a, a_scale, scale), decimal_of(exact_number(a, a_scale), scale));
     if (b == 0) continue;
-    ASSERT_EQ(divide(a, a_scale, b, b_scale, scale), in_units(exact(a, a_scale) / exact(b, b_scale), scale));
+    ASSERT_EQ(divide(a, a_scale, b, b_scale, scale),
+              decimal_of(exact_number(a, a_scale) / exact_number(b, b_scale), scale));
   }
 }
 
@@ -87,6 +79,9 @@ TEST(Decimal, ReadsEveryForm) {
   EXPECT_EQ(parse_decimal("99.995", 4, 2).code(), StatusCode::kOverflow);
   EXPECT_EQ(parse_decimal("1e40", 38, 0).code(), StatusCode::kOverflow);
   EXPECT_EQ(parse_decimal("1e9999", 38, 0).code(), StatusCode::kOverflow);
+  // Ten times the first 38 digits wraps around in 128 bits, to a number of 38 digits.
+  EXPECT_EQ(parse_decimal("287376999999900000000000000000000000000", 38, 0).code(), StatusCode::kOverflow);
+  EXPECT_EQ(parse_decimal("2873.769999999", 38, 35).code(), StatusCode::kOverflow);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "common/schema/aggregate.h"
 #include "common/schema/top_rows.h"
+#include "common/testing/decimal_model.h"
 #include "common/testing/random_schema.h"
 
 namespace loam {
@@ -39,6 +40,11 @@ Value model_of(AggregateOp op, FieldType type, const std::vector<Value>& values,
     double sum = 0;
     for (const Value& v : present) sum += v.as_float64();
     return Value::float64(op == AggregateOp::kSum ? sum : sum / static_cast<double>(present.size()));
+  }
+  if (type == FieldType::kDecimal) {
+    const auto result = testing::decimal_aggregate(op == AggregateOp::kAvg, type, present);
+    overflow = overflow || !result;
+    return result.value_or(Value::null());
   }
   Int128 sum = 0;
   for (const Value& v : present) sum += v.as_int64();

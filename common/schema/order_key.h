@@ -9,6 +9,8 @@
 #include <limits>
 #include <string_view>
 
+#include "common/base/bytes.h"
+
 namespace loam {
 
 namespace order_key_detail {
@@ -21,6 +23,13 @@ inline int64_t order_key(double value) {
   if (value != value) return order_key_detail::kHighest;
   const auto bits = std::bit_cast<int64_t>(value + 0.0);      // -0 + 0 is +0
   return bits ^ ((bits >> 63) & order_key_detail::kHighest);  // inverts the order of negative numbers
+}
+
+/// The order key of an integer of 128 bits. One of at most 64 bits is its own key. The others have the lowest or the
+/// highest key; so keys order two integers only if at least one key is neither.
+inline int64_t order_key(Int128 value) {
+  constexpr Int128 kLowest = std::numeric_limits<int64_t>::min(), kHighest = std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(std::clamp(value, kLowest, kHighest));
 }
 
 /// The float that has this order key.

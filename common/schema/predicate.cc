@@ -36,13 +36,13 @@ Status check_predicate(const Predicate& predicate, const Schema& schema) {
     return invalid_selection(where + " takes one operand, not " + std::to_string(count));
   }
   if (is_text_op(predicate.op) && field.type != FieldType::kText) {
-    return invalid_selection(where + " is for text, the field is " + std::string(to_string(field.type)));
+    return invalid_selection(where + " is for text, the field is " + to_string(field.type));
   }
   for (const Value& operand : predicate.operands) {
     if (operand.is_null()) return invalid_selection(where + " NULL is never true: use IS NULL or IS NOT NULL");
     if (operand.type() != field.type) {
-      return invalid_selection(where + ": the field is " + std::string(to_string(field.type)) + ", the operand " +
-                               std::string(to_string(operand.type())));
+      return invalid_selection(where + ": the field is " + to_string(field.type) + ", the operand " +
+                               to_string(operand.type()));
     }
     if (operand.type() == FieldType::kText && !is_utf8(operand.as_text())) {
       return invalid_selection(where + ": the operand is text that is not UTF-8");
@@ -70,7 +70,7 @@ std::weak_ordering compare_field(const RowView& row, size_t field, const Value& 
     if constexpr (std::is_floating_point_v<T>) {
       return compare_floats(static_cast<double>(value), operand.as_float64());
     } else {
-      return static_cast<int64_t>(value) <=> operand.as_int64();
+      return value <=> operand.as_stored<T>();
     }
   });
 }

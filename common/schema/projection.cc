@@ -1,6 +1,7 @@
 // Layout of a projection, and the copies between rows and parts. A part has the layout of schema.h for its own fields.
 #include "common/schema/projection.h"
 
+#include <array>
 #include <bitset>
 #include <string>
 
@@ -48,7 +49,7 @@ Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) 
                               std::to_string(schema.size()));
   }
   std::bitset<kMaxFields> named;
-  uint32_t eights = 0, fours = 0, variables = 0, twos = 0, ones = 0;
+  std::array<uint32_t, kRowParts.size()> fields{};  // number of fields in each part
   Projection projection;
   for (size_t i = 0; i < numbers.size(); ++i) {
     const uint16_t number = numbers[i];
@@ -59,25 +60,23 @@ Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) 
     const Field& field = schema.field(number);
     if (named[number]) return invalid_projection("'" + field.name + "' is named twice");
     named[number] = true;
-    const size_t width = fixed_width(field.type);
-    ++(width == 8 ? eights : width == 4 ? fours : width == 2 ? twos : width == 1 ? ones : variables);
+    ++fields[row_part(field.type)];
     projection.nullable_count_ = static_cast<uint16_t>(projection.nullable_count_ + (field.nullable ? 1 : 0));
   }
-  // The layout of Schema: fields of 8 bytes, of 4 bytes, end offsets, fields of 2 bytes, of 1 byte, null bitmap.
   projection.schema_ = &schema;
   projection.numbers_ = numbers;
-  projection.four_byte_offset_ = eights * 8;
-  projection.end_offsets_ = projection.four_byte_offset_ + fours * 4;
-  projection.two_byte_offset_ = projection.end_offsets_ + variables * static_cast<uint32_t>(sizeof(uint32_t));
-  projection.one_byte_offset_ = projection.two_byte_offset_ + twos * 2;
-  projection.null_offset_ = projection.one_byte_offset_ + ones;
+  projection.has_variable_ = fields[kEndOffsets] != 0;
+  for (size_t part = 0; part < kRowParts.size(); ++part) {
+    projection.offsets_[part] = projection.null_offset_;
+    projection.null_offset_ += fields[part] * kRowParts[part];
+  }
   projection.fixed_size_ = projection.null_offset_ + (projection.nullable_count_ + 7u) / 8u;
   return projection;
 }
 
 size_t Projection::projected_size(Bytes row) const {
   size_t size = fixed_size_;
-  if (end_offsets_ == two_byte_offset_) return size;
+  if (!has_variable_) return size;
   const RowView view(*schema_, row);
   for (size_t i = 0; i < numbers_.size(); ++i) {
     if (is_variable(schema_->field(numbers_[i]).type)) size += view.text(numbers_[i]).size();
@@ -115,7 +114,7 @@ void Projection::compose(Bytes row, Bytes part, std::byte* out) const {
     if (from.variable_index != FieldLayout::kNone) return;
     std::memcpy(out + to.offset, part.data() + from.offset, fixed_width(schema_->field(number).type));
   });
-  if (end_offsets_ != two_byte_offset_) return compose_variable(row, part, out);
+  if (has_variable_) return compose_variable(row, part, out);
   // The part has no text or blob, so the texts and blobs of the row stay where they are.
   const Bytes tail = row.subspan(schema_->fixed_size());
   if (!tail.empty()) std::memcpy(out + schema_->fixed_size(), tail.data(), tail.size());

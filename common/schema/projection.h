@@ -1,6 +1,7 @@
 // Projections: rows that contain only some fields of a schema, and updates of only some fields.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -93,14 +94,11 @@ class Projection {
 
   const Schema* schema_ = nullptr;
   FieldNumbers numbers_;
-  // Offsets in a part at which each kind of fields begins.
-  uint32_t four_byte_offset_ = 0;
-  uint32_t end_offsets_ = 0;
-  uint32_t two_byte_offset_ = 0;
-  uint32_t one_byte_offset_ = 0;
+  std::array<uint32_t, kRowParts.size()> offsets_{};  // where each of kRowParts begins
   uint32_t null_offset_ = 0;
   uint32_t fixed_size_ = 0;
   uint16_t nullable_count_ = 0;
+  bool has_variable_ = false;  // some field is a text or blob
 };
 
 /// The row of a new version: a whole row, or a change of some fields of the version before it.
@@ -122,31 +120,15 @@ struct NewRow {
 
 template <class F>
 void Projection::for_each(F&& f) const {
-  uint32_t eight = 0, four = four_byte_offset_, end_offset = end_offsets_, two = two_byte_offset_;
-  uint32_t one = one_byte_offset_;
+  std::array<uint32_t, kRowParts.size()> next = offsets_;
   uint16_t null_bit = 0, variable = 0;
-  const auto take = [](uint32_t& at, uint32_t width) { return std::exchange(at, at + width); };
   for (size_t i = 0; i < numbers_.size(); ++i) {
     const uint16_t number = numbers_[i];
     const Field& field = schema_->field(number);
+    const size_t part = row_part(field.type);
     FieldLayout layout;
-    switch (fixed_width(field.type)) {
-      case 8:
-        layout.offset = take(eight, 8);
-        break;
-      case 4:
-        layout.offset = take(four, 4);
-        break;
-      case 2:
-        layout.offset = take(two, 2);
-        break;
-      case 1:
-        layout.offset = take(one, 1);
-        break;
-      default:
-        layout.offset = take(end_offset, sizeof(uint32_t));
-        layout.variable_index = variable++;
-    }
+    layout.offset = std::exchange(next[part], next[part] + kRowParts[part]);
+    if (part == kEndOffsets) layout.variable_index = variable++;
     if (field.nullable) layout.null_bit = null_bit++;
     f(number, layout);
   }

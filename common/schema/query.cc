@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "common/schema/decimal.h"
+
 namespace loam {
 namespace {
 
@@ -25,7 +27,7 @@ Status check_aggregate(const Aggregate& aggregate, const Schema& schema) {
   const Field& field = schema.field(aggregate.field);
   if ((aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) && !is_number(field.type)) {
     return invalid_query(std::string(to_string(aggregate.op)) + " of '" + field.name + "', which is " +
-                         std::string(to_string(field.type)));
+                         to_string(field.type));
   }
   return ok_status();
 }
@@ -42,10 +44,15 @@ Field result_column(const Aggregate& aggregate, const Schema& schema) {
     case AggregateOp::kCountAll:
     case AggregateOp::kCount:
       return {name, FieldType::kInt64, false};
-    case AggregateOp::kSum:
-      return {name, is_float(schema.field(aggregate.field).type) ? FieldType::kFloat64 : FieldType::kInt64, true};
-    case AggregateOp::kAvg:
-      return {name, FieldType::kFloat64, true};
+    case AggregateOp::kSum: {
+      const FieldType type = schema.field(aggregate.field).type;
+      if (type == FieldType::kDecimal) return {name, sum_type(type), true};
+      return {name, is_float(type) ? FieldType::kFloat64 : FieldType::kInt64, true};
+    }
+    case AggregateOp::kAvg: {
+      const FieldType type = schema.field(aggregate.field).type;
+      return {name, type == FieldType::kDecimal ? average_type(type) : FieldType(FieldType::kFloat64), true};
+    }
     case AggregateOp::kMin:
     case AggregateOp::kMax:
       break;
@@ -66,6 +73,8 @@ void add_partial_columns(const Aggregate& aggregate, const Schema& schema, std::
   } else {
     out.push_back({name + ".high", FieldType::kInt64, false});
     out.push_back({name + ".low", FieldType::kUint64, false});
+    // The sum of decimals in 128 bits may need more of them.
+    if (is_long(schema.field(aggregate.field).type)) out.push_back({name + ".carry", FieldType::kInt64, false});
   }
   out.push_back({name + ".count", FieldType::kInt64, false});
 }
@@ -98,7 +107,8 @@ std::string_view to_string(AggregateOp op) {
 
 size_t partial_columns(const Aggregate& aggregate, const Schema& schema) {
   if (aggregate.op != AggregateOp::kSum && aggregate.op != AggregateOp::kAvg) return 1;
-  return is_float(schema.field(aggregate.field).type) ? 2 : 3;
+  const FieldType type = schema.field(aggregate.field).type;
+  return is_float(type) ? 2 : is_long(type) ? 4 : 3;
 }
 
 Status Query::check(const Schema& schema) const {

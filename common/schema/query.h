@@ -31,7 +31,7 @@ enum class AggregateOp : uint8_t {
   kSum = 3,       ///< sum of numbers; NULL if there is none
   kMin = 4,       ///< smallest value of any type; NULL if there is none
   kMax = 5,       ///< largest value of any type; NULL if there is none
-  kAvg = 6,       ///< average of numbers, as float64; NULL if there is none
+  kAvg = 6,       ///< average of numbers; NULL if there is none
 };
 /// The name of the function: "count" (for both counts), "sum" and so on.
 std::string_view to_string(AggregateOp op);
@@ -72,9 +72,9 @@ struct ResultSchema {
 /// **Result of a projection.** The columns are [_key uint64] [_version uint64] and the selected fields.
 ///
 /// **Result of aggregates.** The columns are the group-by fields, and then one for each aggregate: count int64; sum
-/// int64 for integers and float64 for floats; min and max the type of the field; avg float64. Sums of integers are
-/// exact, because they have 128 bits inside; a sum that does not fit into int64 is kOverflow, for every order of the
-/// rows. The order in which floats are added is undefined. Without group-by there is exactly one row, otherwise one
+/// int64 for integers, float64 for floats and a decimal of 38 digits for decimals; min and max the type of the field; avg
+/// float64, and for decimals average_type(). Sums of integers and decimals are exact, because they have 128 bits or more
+/// inside; one that does not fit its column is kOverflow, for every order of the rows. The order in which floats are added is undefined. Without group-by there is exactly one row, otherwise one
 /// for each group; NULL is a group.
 ///
 /// **Partial results.** A storage node sends columns of the *partial* schema: an average as sum and count, a sum of

@@ -18,7 +18,8 @@ std::string quoted(const Field& field) { return "field '" + field.name + "'"; }
 
 std::string out_of_range(FieldType type) {
   if (type == FieldType::kBoolean) return "a boolean that is neither 0 nor 1";
-  return "a " + std::string(to_string(type)) + " outside of the years 1 to 9999";
+  if (type == FieldType::kDecimal) return "a number with more digits than " + to_string(type) + " has";
+  return "a " + to_string(type) + " outside of the years 1 to 9999";
 }
 
 /// The fields of a whole row with their layout, as check_row() needs them.
@@ -170,8 +171,7 @@ Status RowBuilder::check_field(size_t field, FieldType type) const {
   }
   const Field& f = schema_.field(field);
   if (type != f.type && type != FieldType::kNull) {
-    return invalid_row(quoted(f) + " has type " + std::string(to_string(f.type)) + ", the value is " +
-                       std::string(to_string(type)));
+    return invalid_row(quoted(f) + " has type " + to_string(f.type) + ", the value is " + to_string(type));
   }
   if (type == FieldType::kNull && !f.nullable) return invalid_row(quoted(f) + " cannot be NULL");
   return ok_status();
@@ -235,6 +235,11 @@ Status RowBuilder::set_blob(size_t field, Bytes value) { return set_variable(fie
 Status RowBuilder::set_boolean(size_t field, bool value) { return set(field, Value::boolean(value)); }
 Status RowBuilder::set_date(size_t field, int32_t days) { return set(field, Value::date(days)); }
 Status RowBuilder::set_timestamp(size_t field, int64_t us) { return set(field, Value::timestamp(us)); }
+Status RowBuilder::set_decimal(size_t field, Int128 number) {
+  const bool decimal = field < schema_.size() && schema_.field(field).type == FieldType::kDecimal;
+  return set(field,
+             decimal ? Value::stored(schema_.field(field).type, number) : Value::decimal(number, kMaxDecimalDigits, 0));
+}
 
 Status RowBuilder::set(size_t field, const Value& value) {
   const FieldType type = value.type();

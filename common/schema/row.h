@@ -17,8 +17,8 @@ namespace loam {
 
 /// Checks that bytes from the network are a row. If they are, no accessor of RowView reads outside of them.
 /// kMalformed: a wrong size, wrong end offsets, set bits in the unused part of the null bitmap, a NULL that is not
-/// empty or zero, a boolean, date or timestamp out of range, or text that is not UTF-8; the message says which. kInvalidArgument: the row is larger than
-/// kMaxRowBytes.
+/// empty or zero, a value outside of the range of its type, or text that is not UTF-8; the message says which.
+/// kInvalidArgument: the row is larger than kMaxRowBytes.
 Status validate_row(const Schema& schema, Bytes row);
 /// Checks that bytes from the network are a row of a projection. Errors as above.
 Status validate_row(const Projection& projection, Bytes part);
@@ -60,6 +60,9 @@ class RowView {
   bool boolean(size_t field) const { return get<uint8_t>(field) != 0; }
   int32_t date(size_t field) const { return get<int32_t>(field); }
   int64_t timestamp(size_t field) const { return get<int64_t>(field); }
+  Int128 decimal(size_t field) const {
+    return is_long(schema_->field(field).type) ? get<Int128>(field) : get<int64_t>(field);
+  }
   /// @}
 
   /// The value of a text or blob field, as a view into the row. Empty if it is NULL.
@@ -102,8 +105,8 @@ class RowBuilder {
 
   /// Sets a field, by its number or its name; the other setters do so for one type each. The text or blob is copied.
   /// kInvalidArgument: there is no such field, the value has another type (no conversion takes place), NULL for a field
-  /// that is not nullable, a date or timestamp outside of the range of calendar.h, text that is not UTF-8, or a text or
-  /// blob over kMaxRowBytes.
+  /// that is not nullable, a value outside of the range of its type (Value::in_range()), text that is not UTF-8, or a
+  /// text or blob over kMaxRowBytes.
   /// @{
   Status set(size_t field, const Value& value);
   Status set(std::string_view name, const Value& value);
@@ -116,6 +119,7 @@ class RowBuilder {
   Status set_boolean(size_t field, bool value);
   Status set_date(size_t field, int32_t days);
   Status set_timestamp(size_t field, int64_t us);
+  Status set_decimal(size_t field, Int128 number);  // in units of 10^-scale of the field's type
   Status set_text(size_t field, std::string_view value);
   Status set_blob(size_t field, Bytes value);
   /// @}

@@ -19,7 +19,8 @@ Status check_field(const Field& field, size_t number) {
   }
   if (!is_utf8(field.name)) return invalid_schema(which + ": the name is not UTF-8");
   if (!is_field_type(field.type)) {
-    return invalid_schema("field '" + field.name + "' has no type that a table can store");
+    return invalid_schema("field '" + field.name + "' has the type " + to_string(field.type) +
+                          ", which no table can store");
   }
   return ok_status();
 }
@@ -63,33 +64,26 @@ Result<Schema> Schema::make(std::vector<Field> fields) {
 void Schema::lay_out() {
   layout_.resize(size());
   uint32_t offset = 0;
-  // Places all fields of one width. The widths descend, so every field is aligned to its width without padding.
-  const auto place = [&](size_t width) {
+  // The widths of the parts descend, so every field is aligned to its width without padding, except that rows, and with
+  // them 16-byte fields, are aligned to 8 bytes.
+  for (size_t part = 0; part < kRowParts.size(); ++part) {
+    if (part == kEndOffsets) end_offsets_ = offset;
     for (size_t i = 0; i < size(); ++i) {
-      if (fixed_width(fields_[i].type) != width) continue;
+      if (row_part(fields_[i].type) != part) continue;
       layout_[i].offset = offset;
-      offset += static_cast<uint32_t>(width);
+      offset += kRowParts[part];
+      if (part != kEndOffsets) continue;
+      layout_[i].variable_index = static_cast<uint16_t>(variable_fields_.size());
+      variable_fields_.push_back(static_cast<uint16_t>(i));
     }
-  };
-  place(8);
-  place(4);
-  end_offsets_ = offset;
-  for (size_t i = 0; i < size(); ++i) {
-    if (!is_variable(fields_[i].type)) continue;
-    layout_[i].offset = offset;
-    layout_[i].variable_index = static_cast<uint16_t>(variable_fields_.size());
-    variable_fields_.push_back(static_cast<uint16_t>(i));
-    offset += static_cast<uint32_t>(sizeof(uint32_t));
   }
-  place(2);
-  place(1);
   null_offset_ = offset;
   for (size_t i = 0; i < size(); ++i) {
     has_ranges_ = has_ranges_ || has_range(fields_[i].type);
     if (fields_[i].nullable) layout_[i].null_bit = static_cast<uint16_t>(nullable_count_++);
   }
   fixed_size_ = offset + static_cast<uint32_t>((nullable_count_ + 7) / 8);
-  static_assert(kMaxFields * 8 + kMaxFields / 8 <= kMaxRowBytes, "the fixed part of any schema fits into a row");
+  static_assert(kMaxFields * 16 + kMaxFields / 8 <= kMaxRowBytes, "the fixed part of any schema fits into a row");
 }
 
 std::optional<uint16_t> Schema::find(std::string_view name) const {
@@ -113,7 +107,7 @@ void Schema::encode(ByteWriter& out) const {
   out.put_varint(size());
   for (const Field& field : fields_) {
     out.put_text(field.name);
-    out.put(field.type);
+    field.type.encode(out);
     out.put<uint8_t>(field.nullable);
   }
 }
@@ -125,7 +119,7 @@ Result<Schema> Schema::decode(ByteReader& in) {
   for (size_t i = 0; i < count && !in.failed(); ++i) {
     Field field;
     field.name = std::string(in.get_text());
-    field.type = in.get<FieldType>();
+    field.type = FieldType::decode(in);
     const auto nullable = in.get<uint8_t>();
     if (nullable > 1) in.fail();
     field.nullable = nullable == 1;
@@ -142,7 +136,7 @@ std::string Schema::to_string() const {
   std::string text = "(";
   for (size_t i = 0; i < size(); ++i) {
     if (i != 0) text += ", ";
-    text += fields_[i].name + " " + std::string(loam::to_string(fields_[i].type));
+    text += fields_[i].name + " " + loam::to_string(fields_[i].type);
     if (fields_[i].nullable) text += " null";
   }
   return text + ")";

@@ -1,6 +1,7 @@
 // The schema of a table: its fields and the layout of its rows.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -53,6 +54,29 @@ struct FieldLayout {
   uint16_t variable_index = kNone;
 };
 
+/// The parts of a row that have fields, from left to right, with the bytes of a field in each: fixed-width fields by
+/// their widths, which descend, and between them the end offsets of texts and blobs.
+inline constexpr std::array<uint32_t, 6> kRowParts = {16, 8, 4, 4, 2, 1};
+/// The part of the end offsets.
+inline constexpr size_t kEndOffsets = 3;
+/// The number of the part in which fields of this type lie.
+constexpr size_t row_part(FieldType type) {
+  switch (fixed_width(type)) {
+    case 16:
+      return 0;
+    case 8:
+      return 1;
+    case 4:
+      return 2;
+    case 2:
+      return 4;
+    case 1:
+      return 5;
+    default:
+      return kEndOffsets;
+  }
+}
+
 /// The fields of a table, and the row layout that follows from them.
 ///
 /// Immutable after make(). Threads share it by const reference or shared_ptr. RowView, RowBuilder and queries refer
@@ -60,9 +84,9 @@ struct FieldLayout {
 ///
 /// Row layout, with offsets from the first byte of the row, which lies at a multiple of 8:
 ///
-///     | 8-byte fields | 4-byte fields | end offsets | 2-byte fields | 1-byte fields | null bitmap | text and blob bytes |
+///     | fields of 16, of 8, of 4 bytes | end offsets | fields of 2, of 1 byte | null bitmap | text and blob bytes |
 ///
-/// Every fixed-width field is naturally aligned and has the same offset in all rows, so a scan loads it without
+/// Every fixed-width field of at most 8 bytes is naturally aligned. A fixed-width field has the same offset in all rows, so a scan loads it without
 /// reading another part of the row. Each text and blob field has an end offset, a uint32 that counts from the first
 /// byte of the row. A value begins at the end of the value before it, and the first at fixed_size(). The bitmap has a
 /// bit for each nullable field, in the order of the fields, the least significant bit first; a set bit means NULL.
@@ -98,7 +122,8 @@ class Schema {
   uint32_t null_bytes() const { return fixed_size_ - null_offset_; }
   /// Number of nullable fields.
   size_t nullable_count() const { return nullable_count_; }
-  /// Whether some values of a fixed-width field are not in the range of its type: a boolean, date or timestamp.
+  /// Whether some values of a fixed-width field are not in the range of its type: a boolean, date, timestamp or
+  /// decimal.
   bool has_ranges() const { return has_ranges_; }
   /// Numbers of the text and blob fields, in the order of their bytes.
   const std::vector<uint16_t>& variable_fields() const { return variable_fields_; }

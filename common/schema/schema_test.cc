@@ -50,7 +50,11 @@ TEST(Schema, MakeRefuses) {
   EXPECT_EQ(code(named(std::string(kMaxNameBytes + 1, 'x'))), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({{"a", FieldType::kNull, false}}), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({{"a", FieldType::kUint64, false}}), StatusCode::kInvalidArgument);
-  EXPECT_EQ(code({{"a", static_cast<FieldType>(11), false}}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({{"a", static_cast<FieldType::Kind>(13), false}}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({{"a", FieldType::kDecimal, false}}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({{"a", FieldType::decimal(39, 0), false}}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({{"a", FieldType::decimal(3, 4), false}}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({{"a", FieldType::decimal(38, 38), false}}), StatusCode::kOk);
   EXPECT_EQ(code({{"a", FieldType::kText, false}, {"b", FieldType::kText, false}, {"a", FieldType::kBlob, true}}),
             StatusCode::kInvalidArgument);
   std::vector<Field> many;

@@ -14,23 +14,10 @@
 namespace loam {
 namespace {
 
-struct TypeName {
-  FieldType type;
-  std::string_view name;
-};
-constexpr std::array kTypeNames = {
-    TypeName{FieldType::kInt16, "int16"},     TypeName{FieldType::kInt32, "int32"},
-    TypeName{FieldType::kInt64, "int64"},     TypeName{FieldType::kFloat32, "float32"},
-    TypeName{FieldType::kFloat64, "float64"}, TypeName{FieldType::kText, "text"},
-    TypeName{FieldType::kBlob, "blob"},       TypeName{FieldType::kBoolean, "boolean"},
-    TypeName{FieldType::kDate, "date"},       TypeName{FieldType::kTimestamp, "timestamp"},
-    TypeName{FieldType::kUint64, "uint64"},
-};
-
 Status invalid_value(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
 
 Status not_a(std::string_view text, FieldType type) {
-  return invalid_value("'" + std::string(text.substr(0, 64)) + "' is no value of type " + std::string(to_string(type)));
+  return invalid_value("'" + std::string(text.substr(0, 64)) + "' is no value of type " + to_string(type));
 }
 
 std::optional<bool> parse_boolean(std::string_view text) {
@@ -42,6 +29,9 @@ std::optional<bool> parse_boolean(std::string_view text) {
   if (is("false") || is("f")) return false;
   return std::nullopt;
 }
+
+/// Digits of the largest int64.
+constexpr uint8_t kMaxIntegerDigits = 19;
 
 bool fits(int64_t x, FieldType type) {
   switch (type) {
@@ -125,23 +115,6 @@ size_t utf8_sequence(const uint8_t* p, const uint8_t* end) {
 
 }  // namespace
 
-std::string_view to_string(FieldType type) {
-  for (const TypeName& entry : kTypeNames) {
-    if (entry.type == type) return entry.name;
-  }
-  return type == FieldType::kNull ? "null" : "unknown type";
-}
-
-Result<FieldType> field_type_from(std::string_view name) {
-  std::string known;
-  for (const TypeName& entry : kTypeNames) {
-    if (!is_field_type(entry.type)) continue;
-    if (entry.name == name) return entry.type;
-    known += (known.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  return invalid_value("no type is named '" + std::string(name) + "'; the types are " + known);
-}
-
 bool is_utf8(std::string_view text) {
   const auto* p = reinterpret_cast<const uint8_t*>(text.data());
   const auto* const end = p + text.size();
@@ -182,6 +155,8 @@ std::string Value::to_string() const {
       return date_text(as_stored<int32_t>());
     case FieldType::kTimestamp:
       return timestamp_text(as_int64());
+    case FieldType::kDecimal:
+      return decimal_text(as_decimal(), type_.scale());
     case FieldType::kFloat32:
       return shortest(static_cast<float>(as_float64()));
     case FieldType::kFloat64:
@@ -203,7 +178,7 @@ std::string Value::to_string() const {
   return "NULL";
 }
 
-Result<Value> Value::parse(std::string_view text, FieldType type) {
+Result<Value> Value::parse(std::string_view text, FieldType type, Rounding of_decimals) {
   switch (type) {
     case FieldType::kInt16:
     case FieldType::kInt32:
@@ -239,6 +214,10 @@ Result<Value> Value::parse(std::string_view text, FieldType type) {
       const auto x = parse_timestamp(text);
       return x ? Result<Value>(timestamp(*x)) : not_a(text, type);
     }
+    case FieldType::kDecimal: {
+      const auto x = parse_decimal(text, type.digits(), type.scale(), of_decimals);
+      return x.ok() ? Result<Value>(stored(type, *x)) : invalid_value(std::string(x.status().message()));
+    }
     case FieldType::kText:
       if (!is_utf8(text)) return invalid_value("text that is not UTF-8");
       return Value::text(text);
@@ -255,8 +234,21 @@ Result<Value> Value::parse(std::string_view text, FieldType type) {
 
 Result<Value> Value::convert(FieldType type) const {
   if (is_null() || type_ == type) return *this;
-  const Status refused = invalid_value(to_string() + " (" + std::string(loam::to_string(type_)) +
-                                       ") is not exactly a " + std::string(loam::to_string(type)));
+  const Status refused =
+      invalid_value(to_string() + " (" + loam::to_string(type_) + ") is not exactly a " + loam::to_string(type));
+  if (type_ == FieldType::kDecimal || type == FieldType::kDecimal) {
+    // The text of a number is exact, and that of a float is the decimal that it stands for.
+    const auto number = [](FieldType of) { return is_number(of) || of == FieldType::kUint64; };
+    if (!number(type_) || !number(type) || (is_float(type_) && !std::isfinite(as_float64()))) return refused;
+    if (is_float(type)) return parse(to_string(), type);
+    const FieldType to = type == FieldType::kDecimal ? type : FieldType::decimal(kMaxIntegerDigits, 0);
+    const auto exact = parse_decimal(to_string(), to.digits(), to.scale(), Rounding::kRefuse);
+    if (!exact.ok()) return refused;
+    if (type == FieldType::kDecimal) return stored(type, *exact);
+    const auto whole = static_cast<int64_t>(*exact);
+    if (whole != *exact || !fits(whole, type)) return refused;
+    return integer(whole, type);
+  }
   if (type_ == FieldType::kDate && type == FieldType::kTimestamp) return timestamp(midnight_of(as_stored<int32_t>()));
   if (type_ == FieldType::kTimestamp && type == FieldType::kDate) {
     return as_int64() % kDayUs == 0 ? Result<Value>(date(date_of(as_int64()))) : refused;
@@ -294,6 +286,9 @@ Result<Value> Value::convert(FieldType type) const {
 }
 
 std::weak_ordering Value::compare(const Value& other) const {
+  if (type_ == FieldType::kDecimal && other.type_ == FieldType::kDecimal) {
+    return compare_decimals(as_decimal(), type_.scale(), other.as_decimal(), other.type_.scale());
+  }
   if (type_ != other.type_) return type_ <=> other.type_;  // NULL has the lowest number
   switch (type_) {
     case FieldType::kNull:
@@ -312,7 +307,7 @@ std::weak_ordering Value::compare(const Value& other) const {
 }
 
 void Value::encode(ByteWriter& out) const {
-  out.put(type_);
+  type_.encode(out);
   if (type_ == FieldType::kNull) return;
   if (is_variable(type_)) return out.put_text(as_text());
   with_stored(type_, [&]<class T>(T) { out.put(as_stored<T>()); });
@@ -320,26 +315,24 @@ void Value::encode(ByteWriter& out) const {
 
 Result<Value> Value::decode(ByteReader& in) {
   Value value;
-  const auto type = in.get<FieldType>();
+  const FieldType type = FieldType::decode(in);
   if (type == FieldType::kText) {
     const std::string_view text = in.get_text();
     if (!is_utf8(text)) in.fail();
     value = Value::text(text);
   } else if (type == FieldType::kBlob) {
     value = blob(in.get_bytes());
-  } else if (is_field_type(type) || type == FieldType::kUint64) {
+  } else if (type != FieldType::kNull) {
     value = with_stored(type, [&]<class T>(T) { return stored(type, in.get<T>()); });
     if (!value.in_range()) in.fail();
-  } else if (type != FieldType::kNull) {
-    in.fail();
   }
   LOAM_RETURN_IF_ERROR(in.status("value"));
   return value;
 }
 
 bool Value::in_range() const {
-  return type_ == FieldType::kNull || type_ == FieldType::kUint64 || is_float(type_) || is_variable(type_) ||
-         fits(as_int64(), type_);
+  if (!has_range(type_)) return true;
+  return type_ == FieldType::kDecimal ? fits_digits(as_decimal(), type_.digits()) : fits(as_int64(), type_);
 }
 
 }  // namespace loam

@@ -40,10 +40,20 @@ TEST(Value, OrderWithinEachType) {
   EXPECT_NE(Value::null(), Value::int64(0));
 }
 
+TEST(Value, DecimalsAreComparedAsNumbers) {
+  EXPECT_EQ(Value::decimal(250, 6, 2), Value::decimal(25, 38, 1));
+  EXPECT_TRUE(Value::decimal(249, 6, 2).compare(Value::decimal(25, 38, 1)) < 0);
+  EXPECT_TRUE(Value::decimal(-249, 6, 2).compare(Value::decimal(-25, 2, 1)) > 0);
+  EXPECT_EQ(Value::parse("-2.345", FieldType::decimal(6, 2)).value().to_string(), "-2.35") << "half away from zero";
+  const Int128 last = power_of_ten(38) - 1;
+  EXPECT_TRUE(Value::decimal(last, 38, 38).compare(Value::decimal(1, 1, 0)) < 0);
+  EXPECT_EQ(Value::decimal(-last, 38, 0).to_string(), "-" + std::string(38, '9'));
+}
+
 TEST(Value, ParseReadsWhatToStringWrote) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int i = 0; i < 3'000; ++i) {
-    const auto type = static_cast<FieldType>(random.between(1, 10));
+    const FieldType type = testing::random_type(random);
     const Value value = testing::random_value(random, type);
     const Result<Value> parsed = Value::parse(value.to_string(), type);
     ASSERT_TRUE(parsed.ok()) << value.to_string() << " " << parsed.status().to_string();
@@ -78,6 +88,10 @@ TEST(Value, ParseRefuses) {
       {"x'", FieldType::kBlob},
       {"NULL", FieldType::kInt16},
       {"7", FieldType::kNull},
+      {"1.x", FieldType::decimal(4, 2)},
+      {"100", FieldType::decimal(4, 2)},
+      {"99.995", FieldType::decimal(4, 2)},
+      {"nan", FieldType::decimal(4, 2)},
   };
   for (const auto& [text, type] : bad) {
     EXPECT_EQ(Value::parse(text, type).code(), StatusCode::kInvalidArgument) << text;
@@ -93,6 +107,15 @@ TEST(Value, ConvertIsExactOrRefused) {
   EXPECT_EQ(Value::int64(5).convert(FieldType::kUint64).value(), Value::uint64(5));
   EXPECT_EQ(Value::date(-1).convert(FieldType::kTimestamp).value(), Value::timestamp(-kDayUs));
   EXPECT_EQ(Value::timestamp(-kDayUs).convert(FieldType::kDate).value(), Value::date(-1));
+  const FieldType price = FieldType::decimal(6, 2), great = FieldType::decimal(38, 4);
+  EXPECT_EQ(Value::int32(-25).convert(price).value().to_string(), "-25.00");
+  EXPECT_EQ(Value::float64(0.1).convert(price).value().to_string(), "0.10");
+  EXPECT_EQ(Value::float32(0.1f).convert(price).value().to_string(), "0.10");
+  EXPECT_EQ(Value::decimal(-250, 6, 2).convert(FieldType::decimal(2, 1)).value().to_string(), "-2.5");
+  EXPECT_EQ(Value::decimal(-250, 6, 2).convert(great).value().to_string(), "-2.5000");
+  EXPECT_EQ(Value::decimal(-200, 6, 2).convert(FieldType::kInt16).value(), Value::int16(-2));
+  EXPECT_EQ(Value::decimal(10, 6, 2).convert(FieldType::kFloat64).value(), Value::float64(0.1));
+  EXPECT_EQ(Value::uint64(1ull << 63).convert(great).value().to_string(), "9223372036854775808.0000");
   const std::vector<std::pair<Value, FieldType>> bad = {
       {Value::int64(70'000), FieldType::kInt16},
       {Value::int64(-1), FieldType::kUint64},
@@ -110,6 +133,16 @@ TEST(Value, ConvertIsExactOrRefused) {
       {Value::int64(1), FieldType::kBoolean},
       {Value::int32(1), FieldType::kDate},
       {Value::timestamp(1), FieldType::kDate},
+      {Value::int32(10'000), price},
+      {Value::float64(1.005), price},
+      {Value::float64(kNan), price},
+      {Value::float64(1e300), great},
+      {Value::decimal(251, 6, 2), FieldType::decimal(2, 1)},
+      {Value::decimal(250, 6, 2), FieldType::kInt64},
+      {Value::decimal(power_of_ten(30), 38, 4), FieldType::kInt64},
+      {Value::date(1), price},
+      {Value::boolean(true), price},
+      {Value::text("1"), price},
   };
   for (const auto& [value, type] : bad) {
     EXPECT_EQ(value.convert(type).code(), StatusCode::kInvalidArgument) << value.to_string();
@@ -131,7 +164,7 @@ TEST(Value, Utf8) {
 TEST(Value, CodecAndTruncation) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int i = 0; i < 500; ++i) {
-    Value value = i == 0 ? Value::null() : testing::random_value(random, static_cast<FieldType>(random.between(1, 10)));
+    Value value = i == 0 ? Value::null() : testing::random_value(random, testing::random_type(random));
     if (i == 1) value = Value::uint64(1ull << 63);
     Buffer buffer;
     ByteWriter out(buffer);
@@ -145,15 +178,24 @@ TEST(Value, CodecAndTruncation) {
       ASSERT_EQ(Value::decode(truncated).code(), StatusCode::kMalformed);
     }
   }
-  for (const std::string_view bytes : {"\x0b", "\x0d", "\xff", "\x06\x01\xff", "\x08\x02", "\x09\xff\xff\xff\x7f"}) {
+  for (const std::string_view bytes :
+       {"\x0b", "\x0d", "\x0b\x03\x04", "\x0b\x27\x01", "\xff", "\x06\x01\xff", "\x08\x02", "\x09\xff\xff\xff\x7f"}) {
     ByteReader in(as_bytes(bytes));
     EXPECT_EQ(Value::decode(in).code(), StatusCode::kMalformed);
   }
 }
 
 TEST(Value, TypeNames) {
-  for (int type = 1; type <= 10; ++type) {
-    EXPECT_EQ(field_type_from(to_string(static_cast<FieldType>(type))).value(), static_cast<FieldType>(type));
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int i = 0; i < 1'000; ++i) {
+    const FieldType type = testing::random_type(random);
+    EXPECT_EQ(field_type_from(to_string(type)).value(), type) << to_string(type);
+  }
+  EXPECT_EQ(field_type_from("decimal(7)").value(), FieldType::decimal(7, 0));
+  EXPECT_EQ(to_string(FieldType::decimal(12, 2)), "decimal(12,2)");
+  for (const char* bad : {"decimal", "decimal()", "decimal(0)", "decimal(39,1)", "decimal(3,4)", "decimal(3,1",
+                          "decimal(3;1)", "decimal(3,1)x", "decimal(-3,1)", "decimal(300,1)", "decimal(3,1,1)"}) {
+    EXPECT_NE(field_type_from(bad).status().message().find("write decimal(12,2)"), std::string_view::npos) << bad;
   }
   EXPECT_EQ(field_type_from("uint64").code(), StatusCode::kInvalidArgument);
   EXPECT_NE(field_type_from("varchar").status().message().find("int16, int32"), std::string_view::npos);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/schema/calendar.h"
+#include "common/schema/decimal.h"
 #include "common/schema/query.h"
 #include "common/schema/row.h"
 #include "common/schema/schema.h"
@@ -25,13 +26,25 @@ struct ValueRules {
   bool whole_floats = false;  ///< finite floats are whole numbers, whose sums are exact in any order
 };
 
-/// A schema of 1 to `max_fields` fields of random types.
-inline Schema random_schema(Random& random, size_t max_fields = 12) {
+inline bool any_type(FieldType) { return true; }
+
+/// A type that a field may have, and that `allowed` returns true for.
+inline FieldType random_type(Random& random, bool (*allowed)(FieldType) = any_type) {
+  for (;;) {
+    const FieldType type(static_cast<FieldType::Kind>(
+        random.between(static_cast<uint64_t>(FieldType::kInt16), static_cast<uint64_t>(FieldType::kDecimal))));
+    if (!allowed(type)) continue;
+    if (type != FieldType::kDecimal) return type;
+    const auto digits = static_cast<uint8_t>(random.between(1, kMaxDecimalDigits));
+    return FieldType::decimal(digits, static_cast<uint8_t>(random.below(digits + 1)));
+  }
+}
+
+/// A schema of 1 to `max_fields` fields of random types for which `allowed` returns true.
+inline Schema random_schema(Random& random, size_t max_fields = 12, bool (*allowed)(FieldType) = any_type) {
   std::vector<Field> fields(1 + random.below(max_fields));
   for (size_t i = 0; i < fields.size(); ++i) {
-    const auto type = static_cast<FieldType>(
-        random.between(static_cast<uint64_t>(FieldType::kInt16), static_cast<uint64_t>(FieldType::kTimestamp)));
-    fields[i] = {"f" + std::to_string(i), type, random.one_in(2)};
+    fields[i] = {"f" + std::to_string(i), random_type(random, allowed), random.one_in(2)};
   }
   return Schema::make(std::move(fields)).value();
 }
@@ -87,6 +100,13 @@ inline Value random_value(Random& random, FieldType type, const ValueRules& rule
       return Value::date(static_cast<int32_t>(random_integer(random, kFirstDate, kLastDate, rules)));
     case FieldType::kTimestamp:
       return Value::timestamp(random_integer(random, kFirstTimestamp, kLastTimestamp, rules));
+    case FieldType::kDecimal: {
+      // The few numbers around 0 that fit, and now and then one at or near the ends of the range.
+      const Int128 last = power_of_ten(type.digits()) - 1;
+      if (rules.extremes && random.one_in(8)) return Value::stored(type, random.one_in(2) ? last : -last);
+      if (rules.extremes && random.one_in(16)) return Value::stored(type, last - static_cast<Int128>(random.below(9)));
+      return Value::stored(type, Int128{random_integer(random, 0, 0, {.extremes = false})} % (last + 1));
+    }
     default:
       return Value::int64(
           random_integer(random, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), rules));

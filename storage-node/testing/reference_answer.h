@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/schema/query.h"
 #include "common/schema/schema.h"
+#include "common/testing/decimal_model.h"
 #include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
@@ -125,6 +127,11 @@ class ReferenceEvaluator {
       double sum = 0;
       for (const Value& value : present) sum += value.as_float64();
       return Value::float64(mean ? sum / static_cast<double>(count) : sum);
+    }
+    if (const FieldType type = schema_.field(aggregate.field).type; type == FieldType::kDecimal) {
+      const std::optional<Value> value = testing::decimal_aggregate(mean, type, present);
+      if (!value) status = {StatusCode::kOverflow, "reference evaluation: more than 38 digits"};
+      return value.value_or(Value::null());
     }
     Int128 sum = 0;
     for (const Value& value : present) sum += value.as_int64();

@@ -5,7 +5,7 @@
 
 #include <loam/bdtree/key.h>
 
-#include "common/testing/random.h"
+#include "common/testing/random_schema.h"
 
 namespace loam::fuzz {
 
@@ -14,8 +14,7 @@ inline std::vector<bdtree::KeyPart> chosen_key_parts(uint8_t choice) {
   testing::Random random(choice);
   std::vector<bdtree::KeyPart> parts(random.between(1, 4));
   for (bdtree::KeyPart& part : parts) {
-    const auto type = random.between(static_cast<uint64_t>(FieldType::kInt16), static_cast<uint64_t>(FieldType::kBlob));
-    part = {static_cast<FieldType>(type), random.one_in(2), random.one_in(2)};
+    part = {testing::random_type(random), random.one_in(2), random.one_in(2)};
   }
   return parts;
 }

@@ -8,8 +8,11 @@ namespace {
 
 using namespace loam;
 
-constexpr FieldType kTypes[] = {FieldType::kInt16,   FieldType::kInt32, FieldType::kInt64, FieldType::kFloat32,
-                                FieldType::kFloat64, FieldType::kText,  FieldType::kBlob,  FieldType::kUint64};
+constexpr FieldType kTypes[] = {FieldType::kInt16,         FieldType::kInt32,     FieldType::kInt64,
+                                FieldType::kFloat32,       FieldType::kFloat64,   FieldType::kText,
+                                FieldType::kBlob,          FieldType::kUint64,    FieldType::kBoolean,
+                                FieldType::kDate,          FieldType::kTimestamp, FieldType::decimal(18, 4),
+                                FieldType::decimal(38, 10)};
 
 int check_text(std::string_view text, FieldType type) {
   const auto parsed = Value::parse(text, type);

@@ -19,7 +19,7 @@ Status invalid_part(size_t part, const std::string& what) {
   return {StatusCode::kInvalidArgument, "key part " + std::to_string(part + 1) + " " + what};
 }
 
-std::string name(FieldType type) { return std::string(to_string(type)); }
+std::string name(FieldType type) { return to_string(type); }
 
 /// Maps a number to an unsigned number of the same order, which is that of order_key() in common/schema.
 template <class Float, class Bits = std::conditional_t<sizeof(Float) == 8, uint64_t, uint32_t>>
@@ -73,6 +73,10 @@ Value value_of(FieldType type, uint64_t image) {
   }
 }
 
+/// Numbers of 128 bits are mapped in the same way as those of fewer.
+using LongImage = unsigned __int128;
+constexpr LongImage kLongSign = LongImage{1} << 127;
+
 void put(std::string& out, uint8_t byte) { out.push_back(static_cast<char>(byte)); }
 
 void put_number(std::string& out, uint64_t image, size_t width) {
@@ -110,6 +114,10 @@ void put_part(std::string& out, const KeyPart& part, const Value& value, bool op
   if (is_variable(value.type())) {
     put_escaped(out, value.as_text());
     if (!open_end) put(out, kEnd);
+  } else if (is_long(part.type) && !value.is_null()) {
+    const LongImage image = static_cast<LongImage>(value.as_decimal()) ^ kLongSign;
+    put_number(out, static_cast<uint64_t>(image >> 64), sizeof(uint64_t));
+    put_number(out, static_cast<uint64_t>(image), sizeof(uint64_t));
   } else if (!value.is_null()) {
     put_number(out, image_of(value), fixed_width(part.type));
   }
@@ -137,11 +145,13 @@ class PartReader {
       value = Value::null();
       return nullptr;
     }
-    return is_variable(part.type) ? take_text(part.type, value) : take_number(part.type, value);
+    if (is_variable(part.type)) return take_text(part.type, value);
+    return is_long(part.type) ? take_long(part.type, value) : take_number(part.type, value);
   }
 
  private:
   static constexpr const char* kEarlyEnd = "ends early";
+  static constexpr const char* kOutOfRange = "is out of the range of its type";
 
   bool take(uint8_t& byte) {
     if (rest_.empty()) return false;
@@ -150,17 +160,31 @@ class PartReader {
     return true;
   }
 
-  const char* take_number(FieldType type, Value& value) {
-    uint64_t image = 0;
-    for (size_t i = 0; i < fixed_width(type); ++i) {
+  /// Reads a big-endian number of `width` bytes.
+  template <class Image>
+  bool take(size_t width, Image& image) {
+    for (size_t i = 0; i < width; ++i) {
       uint8_t byte = 0;
-      if (!take(byte)) return kEarlyEnd;
+      if (!take(byte)) return false;
       image = image << 8 | byte;
     }
+    return true;
+  }
+
+  const char* take_long(FieldType type, Value& value) {
+    LongImage image = 0;
+    if (!take(sizeof image, image)) return kEarlyEnd;
+    value = Value::stored(type, static_cast<Int128>(image ^ kLongSign));
+    return value.in_range() ? nullptr : kOutOfRange;
+  }
+
+  const char* take_number(FieldType type, Value& value) {
+    uint64_t image = 0;
+    if (!take(fixed_width(type), image)) return kEarlyEnd;
     // Each value has one encoding. A number that encode() would write in another form, such as -0, is refused, or
     // equal values could have two keys.
     value = value_of(type, image);
-    if (!value.in_range()) return "is out of the range of its type";
+    if (!value.in_range()) return kOutOfRange;
     return image_of(value) == image ? nullptr : "is a number in a form that keys do not use";
   }
 

@@ -11,6 +11,7 @@
 #include <loam/bdtree/key.h>
 
 #include "common/schema/calendar.h"
+#include "common/schema/decimal.h"
 #include "common/testing/random.h"
 
 namespace loam::bdtree {
@@ -18,9 +19,10 @@ namespace {
 
 using testing::Random;
 
-constexpr FieldType kTypes[] = {FieldType::kInt16,   FieldType::kInt32,   FieldType::kInt64,    FieldType::kUint64,
-                                FieldType::kFloat32, FieldType::kFloat64, FieldType::kText,     FieldType::kBlob,
-                                FieldType::kBoolean, FieldType::kDate,    FieldType::kTimestamp};
+constexpr FieldType kTypes[] = {
+    FieldType::kInt16,     FieldType::kInt32,        FieldType::kInt64,        FieldType::kUint64,  FieldType::kFloat32,
+    FieldType::kFloat64,   FieldType::kText,         FieldType::kBlob,         FieldType::kBoolean, FieldType::kDate,
+    FieldType::kTimestamp, FieldType::decimal(6, 2), FieldType::decimal(30, 2)};
 
 template <class Float>
 std::vector<Float> ascending_floats() {
@@ -89,6 +91,14 @@ std::vector<Value> ascending(FieldType type) {
         values.push_back(Value::timestamp(x));
       }
       break;
+    case FieldType::kDecimal: {
+      const Int128 last = power_of_ten(type.digits()) - 1, byte = power_of_ten(type.digits() - 3u);
+      for (const Int128 x :
+           {-last, -byte, Int128{-1}, Int128{0}, Int128{1}, Int128{255}, Int128{256}, byte * 2, last}) {
+        values.push_back(Value::stored(type, x));
+      }
+      break;
+    }
     default:
       integers(int64_t{}, &Value::int64);
   }
@@ -190,6 +200,10 @@ Value random_value(Random& random, FieldType type) {
     case FieldType::kTimestamp:
       return Value::timestamp(kFirstTimestamp +
                               static_cast<int64_t>(bits % static_cast<uint64_t>(kLastTimestamp - kFirstTimestamp)));
+    case FieldType::kDecimal: {
+      const Int128 number = (Int128{static_cast<int64_t>(bits)} << 64 | random()) % power_of_ten(type.digits());
+      return Value::stored(type, number);
+    }
     default: {
       std::string bytes = random_bytes(random, 12);
       for (char& c : bytes) c = static_cast<char>(random.one_in(8) ? 255 - c : c);
@@ -508,7 +522,7 @@ TEST(BdtreeKey, RejectsInvalidValues) {
   EXPECT_EQ(many.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(many.status().message().find("16 parts, not 17"), std::string_view::npos) << many.status().message();
   EXPECT_EQ(KeyCodec::make({{FieldType::kInt16}, {FieldType::kNull}}).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(KeyCodec::make({{static_cast<FieldType>(11)}}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(KeyCodec::make({{FieldType::decimal(39, 0)}}).code(), StatusCode::kInvalidArgument);
 
   const KeyCodec keys = codec({{FieldType::kInt16}, {FieldType::kText, true}});
   const struct {

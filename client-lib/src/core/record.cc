@@ -64,14 +64,14 @@ void Record::expect(size_t field) const {
   if (field >= table_.schema().size()) throw FieldError(no_field(field));
 }
 
-void Record::expect(size_t field, FieldType type) const {
+void Record::expect(size_t field, FieldType::Kind type) const {
   expect(field);
   const Field& is = table_.schema().field(field);
   if (is.type == type && !view().is_null(field)) return;
   const std::string named = "field " + is.name + " of record " + std::to_string(key_.value);
-  const std::string why = is.type != type ? " is " + std::string(to_string(is.type)) + ", not " +
-                                                std::string(to_string(type)) + ": use the accessor of its type"
-                                          : " is NULL: ask is_null() first, or use value()";
+  const std::string why =
+      is.type != type ? " is " + to_string(is.type) + ", not " + to_string(type) + ": use the accessor of its type"
+                      : " is NULL: ask is_null() first, or use value()";
   throw FieldError(name_table(table_, {StatusCode::kInvalidArgument, named + why}));
 }
 
@@ -110,6 +110,10 @@ int32_t Record::date(size_t field) const {
 int64_t Record::timestamp(size_t field) const {
   expect(field, FieldType::kTimestamp);
   return view().timestamp(field);
+}
+Int128 Record::decimal(size_t field) const {
+  expect(field, FieldType::kDecimal);
+  return view().decimal(field);
 }
 std::string_view Record::text(size_t field) const {
   expect(field, FieldType::kText);

@@ -33,6 +33,25 @@ TEST(Record, HoldsItsValues) {
   EXPECT_EQ(record.value(5).code(), StatusCode::kInvalidArgument);
 }
 
+TEST(Record, HoldsDecimalsOfBothWidths) {
+  const Table prices(std::make_shared<const Table::Description>(Table::Description{
+      TableId(1024), "prices", TableKind::kTransactional,
+      Schema::make({{"price", FieldType::decimal(12, 2), false}, {"great", FieldType::decimal(38, 2), true}})
+          .value()}));
+  const Int128 great = Int128{1} << 100;
+  Record record = Record::make(prices, {Value::decimal(-1250, 12, 2), Value::decimal(great, 38, 2)}).value();
+  EXPECT_TRUE(record.decimal("price") == -1250);
+  EXPECT_TRUE(record.decimal("great") == great);
+  EXPECT_EQ(record.value("price").value().to_string(), "-12.50");
+  ASSERT_TRUE(record.set("great", Value::decimal(-great, 38, 2)).ok());
+  ASSERT_TRUE(record.set("price", Value::parse("99.999", FieldType::decimal(12, 2)).value()).ok());
+  EXPECT_TRUE(record.decimal("great") == -great);
+  EXPECT_TRUE(record.decimal("price") == 10000);
+  EXPECT_EQ(record.set("price", Value::decimal(1, 12, 1)).code(), StatusCode::kInvalidArgument) << "another scale";
+  EXPECT_EQ(record.set("price", Value::decimal(power_of_ten(12), 12, 2)).code(), StatusCode::kInvalidArgument);
+  EXPECT_THROW(record.int64("price"), FieldError);
+}
+
 TEST(Record, ChangesFieldByField) {
   Record record = ada();
   ASSERT_TRUE(record.set("id", Value::int64(-5)).ok());

@@ -14,7 +14,7 @@ namespace loam::commit {
 
 // The enumerators have the same numbers on both sides, so a cast converts them.
 static_assert(admin::INT16 == static_cast<int>(FieldType::kInt16) &&
-              admin::TIMESTAMP == static_cast<int>(FieldType::kTimestamp));
+              admin::DECIMAL == static_cast<int>(FieldType::kDecimal));
 static_assert(admin::TRANSACTIONAL == static_cast<int>(TableKind::kTransactional) &&
               admin::NON_TRANSACTIONAL == static_cast<int>(TableKind::kNonTransactional));
 static_assert(admin::LIVE == static_cast<int>(wire::NodeState::kLive) &&
@@ -29,7 +29,9 @@ void fill(const wire::TableInfo& from, admin::Table& to) {
   for (const Field& field : from.schema.fields()) {
     admin::Field& out = *to.add_fields();
     out.set_name(field.name);
-    out.set_type(static_cast<admin::FieldType>(field.type));
+    out.set_type(static_cast<admin::FieldType>(field.type.kind()));
+    out.set_digits(field.type.digits());
+    out.set_scale(field.type.scale());
     out.set_nullable(field.nullable);
   }
 }
@@ -190,10 +192,19 @@ Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request) {
   create.kind = static_cast<TableKind>(request.kind());
   std::vector<Field> fields;
   for (const admin::Field& field : request.fields()) {
-    if (field.type() < admin::INT16 || field.type() > admin::TIMESTAMP) {
+    const bool decimal = field.type() == admin::DECIMAL;
+    // A number that does not fit a byte is none that a decimal has, either.
+    const auto byte = [](uint32_t number) { return static_cast<uint8_t>(std::min<uint32_t>(number, UINT8_MAX)); };
+    const FieldType type = decimal ? FieldType::decimal(byte(field.digits()), byte(field.scale()))
+                                   : FieldType(static_cast<FieldType::Kind>(field.type()));
+    if (field.type() < admin::INT16 || field.type() > admin::DECIMAL || !is_field_type(type)) {
       return Status(StatusCode::kInvalidArgument, "field '" + field.name() + "' has no known type");
     }
-    fields.push_back({field.name(), static_cast<FieldType>(field.type()), field.nullable()});
+    if (!decimal && (field.digits() != 0 || field.scale() != 0)) {
+      return Status(StatusCode::kInvalidArgument,
+                    "field '" + field.name() + "' has digits or a scale, which only decimals have");
+    }
+    fields.push_back({field.name(), type, field.nullable()});
   }
   LOAM_ASSIGN_OR_RETURN(create.schema, Schema::make(std::move(fields)));
   return create;

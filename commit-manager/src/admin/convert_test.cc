@@ -77,6 +77,33 @@ TEST(AdminConvert, DescribesATableWithItsIndexesAndNoIndex) {
   EXPECT_EQ(fill(catalog(), "nothing", table).code(), StatusCode::kNoSuchTable);
 }
 
+TEST(AdminConvert, CarriesEveryTypeBothWays) {
+  std::vector<Field> fields;
+  for (int kind = admin::INT16; kind < admin::DECIMAL; ++kind) {
+    fields.push_back({"f" + std::to_string(kind), static_cast<FieldType::Kind>(kind), true});
+  }
+  fields.push_back({"price", FieldType::decimal(12, 2), false});
+  wire::Catalog made = catalog();
+  made.tables.push_back({TableId(2004), "types", TableKind::kTransactional, Schema::make(fields).value()});
+  admin::Table table;
+  ASSERT_TRUE(fill(made, "types", table).ok());
+  admin::CreateTableRequest request;
+  request.set_name("again");
+  request.set_kind(admin::TRANSACTIONAL);
+  *request.mutable_fields() = table.fields();
+  const auto create = from_proto(request);
+  ASSERT_TRUE(create.ok()) << create.status().to_string();
+  EXPECT_EQ(create->schema.fields(), fields);
+  admin::Field& last = *request.mutable_fields(request.fields_size() - 1);
+  for (const auto& [digits, scale] : {std::pair(39u, 2u), {3u, 4u}, {0u, 0u}, {268u, 2u}}) {
+    last.set_digits(digits);
+    last.set_scale(scale);
+    EXPECT_EQ(from_proto(request).code(), StatusCode::kInvalidArgument) << digits << " " << scale;
+  }
+  last.set_type(admin::INT64);
+  EXPECT_NE(from_proto(request).status().message().find("which only decimals have"), std::string_view::npos);
+}
+
 std::map<std::string, uint64_t> numbers(const google::protobuf::RepeatedPtrField<loam::admin::Statistic>& statistics) {
   std::map<std::string, uint64_t> result;
   for (const loam::admin::Statistic& one : statistics) result[one.name()] = one.number();

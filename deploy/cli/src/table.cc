@@ -144,7 +144,7 @@ void add_table(CLI::App& app, Context& context) {
   creation
       ->add_option("--field", options->fields,
                    "A field: name:type, or name:type? if it may be NULL. Types: int16, int32, int64, float32, float64, "
-                   "text, blob, boolean, date, timestamp. Repeat it for every field")
+                   "text, blob, boolean, date, timestamp, decimal(digits,scale). Repeat it for every field")
       ->required()
       ->type_name("NAME:TYPE[?]");
   creation

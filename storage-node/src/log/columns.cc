@@ -42,7 +42,7 @@ ColumnWidths::ColumnWidths(const Schema& schema) : schema_(&schema), ranges_(sch
 
 void ColumnWidths::add(Bytes row) {
   for (size_t field = 0; field < ranges_.size(); ++field) {
-    if (is_float(schema_->field(field).type)) continue;
+    if (stored_unchanged(schema_->field(field).type)) continue;
     // A NULL counts with its stored value, 0 or an empty text, because append() stores it in the same way.
     const int64_t value = integer_of(*schema_, field, row.data());
     ranges_[field].least = std::min(ranges_[field].least, value);
@@ -52,7 +52,7 @@ void ColumnWidths::add(Bytes row) {
 
 size_t ColumnWidths::width(size_t field) const {
   const FieldType type = schema_->field(field).type;
-  if (is_float(type)) return fixed_width(type);
+  if (stored_unchanged(type)) return fixed_width(type);
   const Range& range = ranges_[field];
   if (range.least > range.greatest) return 1;  // no row was added
   const uint64_t span = static_cast<uint64_t>(range.greatest) - static_cast<uint64_t>(range.least);
@@ -61,7 +61,7 @@ size_t ColumnWidths::width(size_t field) const {
 
 int64_t ColumnWidths::base(size_t field) const {
   // Eight bytes hold every value unchanged. With base 0, integers() returns the stored values without a copy.
-  return is_float(schema_->field(field).type) || width(field) == sizeof(int64_t) ? 0 : ranges_[field].least;
+  return stored_unchanged(schema_->field(field).type) || width(field) == sizeof(int64_t) ? 0 : ranges_[field].least;
 }
 
 size_t ColumnWidths::row_bytes() const {
@@ -125,14 +125,17 @@ void Columns::append(Bytes bytes) {
     const bool null = row.is_null(field);
     column.has_null |= null;
     // A NULL is stored like a value (zero, or an empty text), but does not count for the bounds.
-    if (!is_float(type)) {
+    if (!stored_unchanged(type)) {
       const int64_t value = integer_of(*schema_, field, bytes.data());
       put(column, number, value);
       if (!null) update_bounds(column, is_variable(type) ? head_key(row.text(field)) : value);
       continue;
     }
     std::memcpy(at(column.offset + number * column.width), bytes.data() + schema_->layout(field).offset, column.width);
-    if (!null) update_bounds(column, order_key(type == FieldType::kFloat32 ? row.float32(field) : row.float64(field)));
+    if (null) continue;
+    update_bounds(column, is_long(type)                 ? order_key(row.get<Int128>(field))
+                          : type == FieldType::kFloat32 ? order_key(row.get<float>(field))
+                                                        : order_key(row.get<double>(field)));
   }
   for (size_t byte = 0; byte < schema_->null_bytes(); ++byte) {
     *at(nulls_ + byte * capacity_ + number) = bytes[schema_->null_offset() + byte];
@@ -182,7 +185,7 @@ void Columns::gather_value(size_t field, size_t row, std::byte* out) const {
   const Column& c = column(field);
   const FieldType type = schema_->field(field).type;
   std::byte* const to = out + schema_->layout(field).offset;
-  if (is_float(type)) {
+  if (stored_unchanged(type)) {
     std::memcpy(to, at(c.offset + row * c.width), c.width);
     return;
   }

@@ -4,10 +4,11 @@
 //
 // Row i of a page belongs to entry i. The fixed part of a row (schema.h) is divided into its values: the value of a
 // fixed-width field, or the end offset of a text. A column stores integers as differences from the least one, in as few
-// bytes as the largest difference needs (frame of reference), and floats unchanged. The texts of one row stay together,
+// bytes as the largest difference needs (frame of reference), and floats and integers of 128 bits unchanged. The texts of one row stay together,
 // as in the row.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -37,9 +38,9 @@ class ColumnWidths {
   size_t row_bytes() const;
   /// Upper bound of the bytes of a page that belong to no row: headers and alignment.
   static size_t page_overhead(const Schema& schema);
-  /// The number that a reader adds to each stored integer or text end of the field. 0 for floats.
+  /// The number that a reader adds to each stored integer or text end of the field. 0 if values are unchanged.
   int64_t base(size_t field) const;
-  /// Bytes of one stored value of the field: 1, 2, 4 or 8.
+  /// Bytes of one stored value of the field: 1, 2, 4 or 8, or 16 for integers of 128 bits.
   size_t width(size_t field) const;
 
  private:
@@ -49,8 +50,11 @@ class ColumnWidths {
   };
 
   const Schema* schema_;
-  std::vector<Range> ranges_;  // by field; unused for floats
+  std::vector<Range> ranges_;  // by field; unused if values are unchanged
 };
+
+/// Whether a column stores the values of this type as they are in rows.
+constexpr bool stored_unchanged(FieldType type) { return is_float(type) || is_long(type); }
 
 /// The header of one column: the values of one field in a page.
 struct Column {
@@ -174,11 +178,11 @@ template <class T>
 T Columns::get(size_t field, size_t row) const {
   const Column& c = column(field);
   T value;
-  if (is_float(schema_->field(field).type)) {
+  if (stored_unchanged(schema_->field(field).type)) {
     std::memcpy(&value, at(c.offset + row * sizeof(T)), sizeof value);
   } else {
     const int64_t integer = stored(c, row);
-    std::memcpy(&value, &integer, sizeof value);  // little-endian, as rows are
+    std::memcpy(&value, &integer, std::min(sizeof value, sizeof integer));  // little-endian, as rows are
   }
   return value;
 }

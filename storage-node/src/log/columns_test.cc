@@ -72,12 +72,15 @@ TEST_F(ColumnsTest, ModelOfRows) {
         } else if (type == FieldType::kInt64) {
           ASSERT_EQ(columns.get<int64_t>(field, i), row.int64(field));
           ASSERT_EQ(columns.integers(field, i, 1, out.data())[0], row.int64(field));
+        } else if (is_long(type)) {
+          ASSERT_EQ(columns.get<Int128>(field, i), row.decimal(field));
         }
         const Column& column = columns.column(field);
         ASSERT_TRUE(column.has_null || !row.is_null(field));
         if (row.is_null(field)) continue;
         const int64_t key = is_variable(type) ? head_key(row.text(field))
                             : is_float(type)  ? order_key(row.value(field).as_float64())
+                            : is_long(type)   ? order_key(row.decimal(field))
                                               : row.value(field).as_int64();
         ASSERT_LE(column.least, key);
         ASSERT_GE(column.greatest, key);

@@ -47,6 +47,10 @@ const int64_t* BlockValues::load_keys(uint16_t field, Column& column) {
     for (size_t i = 0; i < size(); ++i) out[i] = order_key(values[i]);
     return out;
   }
+  if (is_long(type)) {
+    for (size_t i = 0; i < size(); ++i) out[i] = order_key(value<Int128>(field, i));
+    return out;
+  }
   if (const Columns* const columns = block_->columns()) {
     const int64_t* const read = columns->integers(field, block_->first_row(), size(), out);
     // A full block of 8-byte values is read where it lies in the page (Columns::integers()).
@@ -56,21 +60,9 @@ const int64_t* BlockValues::load_keys(uint16_t field, Column& column) {
     return out;
   }
   const uint32_t offset = schema_->layout(field).offset;
-  const auto as_is = [](auto value) { return int64_t{value}; };
-  switch (type) {
-    case FieldType::kBoolean:
-      load_column<uint8_t>(*block_, offset, out, as_is);
-      break;
-    case FieldType::kInt16:
-      load_column<int16_t>(*block_, offset, out, as_is);
-      break;
-    case FieldType::kInt32:
-    case FieldType::kDate:
-      load_column<int32_t>(*block_, offset, out, as_is);
-      break;
-    default:
-      load_column<int64_t>(*block_, offset, out, as_is);
-  }
+  with_stored(type, [&]<class T>(T) {
+    load_column<T>(*block_, offset, out, [](T value) { return static_cast<int64_t>(value); });
+  });
   return out;
 }
 

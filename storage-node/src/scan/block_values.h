@@ -37,7 +37,8 @@ class BlockValues {
   /// Returns the set of all rows of the block.
   const RowMask& all() const { return all_; }
 
-  /// Returns the keys of a field: the values of integers, the order keys of floats (common/schema/order_key.h).
+  /// Returns the order keys of a field (common/schema/order_key.h): the values of integers of up to 64 bits. Other
+  /// types with is_long() have the keys of values beyond 64 bits in common.
   const int64_t* keys(uint16_t field);
   /// Returns the values of a float field, of either width, as doubles.
   const double* reals(uint16_t field);

@@ -18,7 +18,17 @@ constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
 constexpr uint64_t kWordBits = 64;
 
-int64_t key_of(const Value& value) { return is_float(value.type()) ? order_key(value.as_float64()) : value.as_int64(); }
+int64_t key_of(const Value& value) {
+  if (is_float(value.type())) return order_key(value.as_float64());
+  return is_long(value.type()) ? order_key(value.as_decimal()) : value.as_int64();
+}
+
+/// Whether the key of the operand may be the key of other values, too.
+bool shares_key(const Value& operand) {
+  if (!is_long(operand.type())) return false;
+  const int64_t key = key_of(operand);
+  return key == kLowest || key == kHighest;
+}
 
 }  // namespace
 
@@ -30,6 +40,11 @@ CompiledPredicate::CompiledPredicate(const Predicate& predicate, const Schema& s
     for (const Value& operand : predicate.operands) texts_.emplace_back(operand.as_text());
     std::sort(texts_.begin(), texts_.end());
     set_text(op);
+  } else if (std::ranges::any_of(predicate.operands, shares_key)) {
+    test_ = Test::kLong;
+    op_ = op;
+    for (const Value& operand : predicate.operands) longs_.push_back(operand.as_decimal());
+    std::sort(longs_.begin(), longs_.end());
   } else if (op == PredicateOp::kIn) {
     for (const Value& operand : predicate.operands) keys_.push_back(key_of(operand));
     std::sort(keys_.begin(), keys_.end());
@@ -122,6 +137,8 @@ std::string_view CompiledPredicate::describe() const {
       if (op_ == PredicateOp::kIn && texts_.size() > kMaxInByColumn) return "row by row, by search";
       if (op_ == PredicateOp::kPrefix || op_ == PredicateOp::kSuffix) return "row by row";
       return "first eight bytes by column, the whole text where they are equal";
+    case Test::kLong:
+      return "row by row";
     case Test::kRange:
       if (of_ != Keys::kValues) return of_ == Keys::kHeads ? "first bytes by column" : "last bytes by column";
       return "by column";
@@ -139,6 +156,8 @@ RowMask CompiledPredicate::matching(BlockValues& values, const RowMask& among) c
       return among - present;
     case Test::kText:  // this test and the remaining ones are UNKNOWN on NULL, so they match present values alone
       return matching_texts(values, present);
+    case Test::kLong:
+      return matching_longs(values, present);
     default:
       return matching_numbers(column(values), present);
   }
@@ -153,6 +172,8 @@ CompiledPredicate::Exclusion CompiledPredicate::exclusion() const {
     case Test::kRange:
       // The header of a column has bounds of heads and none of tails.
       return of_ == Keys::kTails ? Exclusion::kAllNull : Exclusion::kBounds;
+    case Test::kLong:
+      return Exclusion::kAllNull;  // the bounds are keys, which do not order these values
     case Test::kText: {
       const bool no_range =
           op_ == PredicateOp::kNotEqual || op_ == PredicateOp::kSuffix || op_ == PredicateOp::kContains;
@@ -284,6 +305,29 @@ RowMask CompiledPredicate::matching_texts(BlockValues& values, const RowMask& am
     default:
       return {};
   }
+}
+
+RowMask CompiledPredicate::matching_longs(const BlockValues& values, const RowMask& among) const {
+  return among.filter([&](size_t row) {
+    const auto value = values.value<Int128>(field_, row);
+    const Int128 operand = longs_.front();
+    switch (op_) {
+      case PredicateOp::kEqual:
+        return value == operand;
+      case PredicateOp::kNotEqual:
+        return value != operand;
+      case PredicateOp::kLess:
+        return value < operand;
+      case PredicateOp::kLessEqual:
+        return value <= operand;
+      case PredicateOp::kGreater:
+        return value > operand;
+      case PredicateOp::kGreaterEqual:
+        return value >= operand;
+      default:
+        return std::binary_search(longs_.begin(), longs_.end(), value);
+    }
+  });
 }
 
 CompiledSelection::CompiledSelection(const Selection& selection, const Schema& schema) {

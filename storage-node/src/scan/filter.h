@@ -30,7 +30,8 @@ struct KeyRange {
 ///
 /// Numbers of every type are compared as int64 keys, so =, <, ≤, > and ≥ are the same test: low ≤ key ≤ high. Short
 /// prefixes and suffixes of texts are the same test on the first or last eight bytes. Other tests of texts compare the
-/// first eight bytes by column where that helps, and read the texts of the remaining rows. Immutable once its selection
+/// first eight bytes by column where that helps, and read the texts of the remaining rows. Decimals of 128 bits are compared
+/// with operands beyond 64 bits row by row. Immutable once its selection
 /// is compiled.
 class CompiledPredicate {
  public:
@@ -45,7 +46,9 @@ class CompiledPredicate {
   bool intersect(const CompiledPredicate& other);
   /// Returns whether the predicate is evaluated row by row. Such a predicate is evaluated last, for the rows that are
   /// left. The others process whole columns.
-  bool row_by_row() const { return test_ == Test::kText || (test_ == Test::kIn && keys_.size() > kMaxInByColumn); }
+  bool row_by_row() const {
+    return test_ == Test::kText || test_ == Test::kLong || (test_ == Test::kIn && keys_.size() > kMaxInByColumn);
+  }
   /// Returns the range of keys, if the predicate is one range of the values of a number field.
   std::optional<KeyRange> range() const;
   /// The fact about a field in the header of a column page that may exclude all rows of the page.
@@ -65,7 +68,7 @@ class CompiledPredicate {
   auto operator<=>(const CompiledPredicate&) const = default;
 
  private:
-  enum class Test : uint8_t { kRange, kOutside, kIn, kNull, kNotNull, kText };
+  enum class Test : uint8_t { kRange, kOutside, kIn, kNull, kNotNull, kText, kLong };
   /// The array that a range test reads (BlockValues).
   enum class Keys : uint8_t { kValues, kHeads, kTails };
   /// Upper bound on the keys of an IN that is evaluated by one comparison of the whole column for each key.
@@ -77,6 +80,7 @@ class CompiledPredicate {
   RowMask matching_numbers(const int64_t* keys, const RowMask& among) const;
   RowMask matching_in(const int64_t* keys, const RowMask& among) const;
   RowMask matching_texts(BlockValues& values, const RowMask& among) const;
+  RowMask matching_longs(const BlockValues& values, const RowMask& among) const;
   bool texts_excluded_by(const Column& column) const;
   RowMask equal_texts(BlockValues& values, const RowMask& among, std::string_view text) const;
   void set_range(PredicateOp op, int64_t key);
@@ -86,11 +90,12 @@ class CompiledPredicate {
   Test test_;
   Keys of_ = Keys::kValues;
   uint16_t field_;
-  PredicateOp op_ = PredicateOp::kEqual;  // for kText
+  PredicateOp op_ = PredicateOp::kEqual;  // for kText and kLong
   int64_t low_ = 0, high_ = 0;            // bounds of a range, inclusive, or of the keys of IN; low > high: no match
   std::vector<int64_t> keys_;             // keys of IN, ascending
   std::vector<uint64_t> bits_;            // bitmap of the keys of IN, from low_ on; empty: IN searches keys_
   std::vector<std::string> texts_;        // operands of text and blob fields, ascending
+  std::vector<Int128> longs_;             // operands of kLong, ascending
 };
 
 /// A whole selection: a conjunction of clauses, each a disjunction of predicates. Immutable.

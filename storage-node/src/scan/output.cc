@@ -33,7 +33,7 @@ class ProjectionOutput final : public Output {
         left_(query.limit == 0 ? std::numeric_limits<uint64_t>::max() : query.limit) {
     for (const uint16_t field : select_) {
       fixed_ = fixed_ && !is_variable(schema.field(field).type);
-      row_bytes_ += sizeof(uint64_t);
+      row_bytes_ += std::max(sizeof(uint64_t), fixed_width(schema.field(field).type));
     }
     row_bytes_ += sizeof(uint64_t) * (size_t{with_key_} + size_t{with_version_});
   }
@@ -84,6 +84,8 @@ class ProjectionOutput final : public Output {
         return append_fixed<int32_t>(column, field, values, rows, n);
       case 8:
         return append_fixed<int64_t>(column, field, values, rows, n);
+      case 16:
+        return append_fixed<Int128>(column, field, values, rows, n);
       default:
         for (size_t i = 0; i < n; ++i) {
           if (values.is_null(field, rows[i])) {
@@ -229,6 +231,8 @@ class AggregateOutput final : public Output {
       const FieldType type = schema_.field(aggregate.field).type;
       if (is_variable(type)) {
         accumulate_text(aggregate, values, rows, into);
+      } else if (is_long(type)) {
+        accumulate_long(aggregate, values, rows, into);
       } else if (aggregate.op == AggregateOp::kMin || aggregate.op == AggregateOp::kMax) {
         const int64_t* const keys = values.keys(aggregate.field);
         update_extreme(aggregate.op, type,
@@ -262,6 +266,19 @@ class AggregateOutput final : public Output {
       if (better(text, best)) best = text;
     });
     if (into.count == 0 || better(best, std::string_view(into.text))) into.text = best;
+  }
+
+  static void accumulate_long(const Aggregate& aggregate, const BlockValues& values, const RowMask& rows,
+                              Accumulator& into) {
+    const auto value = [&](size_t row) { return values.value<Int128>(aggregate.field, row); };
+    if (aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) {
+      rows.for_each([&](size_t row) { into.add(value(row)); });
+      return;
+    }
+    const bool min = aggregate.op == AggregateOp::kMin;
+    if (into.count == 0) into.whole = value(rows.front());
+    rows.for_each(
+        [&](size_t row) { into.whole = min ? std::min(into.whole, value(row)) : std::max(into.whole, value(row)); });
   }
 
   static double sum_of_reals(const double* values, const RowMask& rows) {

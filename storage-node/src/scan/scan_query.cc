@@ -67,11 +67,14 @@ Status ScanQuery::admit() {
 
 std::optional<KeyRange> ScanQuery::index_range(const Schema& schema, const Query& query,
                                                const CompiledSelection& selection) {
-  const auto of_text = [&](const Aggregate& aggregate) {
-    return aggregate.op != AggregateOp::kCountAll && is_variable(schema.field(aggregate.field).type);
+  // An interval index adds and compares the keys of a field, so each value needs a key of its own.
+  const auto shares_keys = [&](const Aggregate& aggregate) {
+    if (aggregate.op == AggregateOp::kCountAll) return false;
+    const FieldType type = schema.field(aggregate.field).type;
+    return is_variable(type) || is_long(type);
   };
   if (query.aggregates.empty() || !query.group_by.empty()) return std::nullopt;
-  if (std::ranges::any_of(query.aggregates, of_text)) return std::nullopt;
+  if (std::ranges::any_of(query.aggregates, shares_keys)) return std::nullopt;
   return selection.only_range();
 }
 

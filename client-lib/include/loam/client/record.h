@@ -94,6 +94,7 @@ class Record {
   bool boolean(size_t field) const;
   int32_t date(size_t field) const;       ///< days since 1970-01-01
   int64_t timestamp(size_t field) const;  ///< microseconds since 1970-01-01 00:00 UTC
+  Int128 decimal(size_t field) const;     ///< in units of 10^-scale of the field's type
   std::string_view text(size_t field) const;
   Bytes blob(size_t field) const;
   /// @}
@@ -109,6 +110,7 @@ class Record {
   bool boolean(std::string_view field) const { return boolean(index(field)); }
   int32_t date(std::string_view field) const { return date(index(field)); }
   int64_t timestamp(std::string_view field) const { return timestamp(index(field)); }
+  Int128 decimal(std::string_view field) const { return decimal(index(field)); }
   std::string_view text(std::string_view field) const { return text(index(field)); }
   Bytes blob(std::string_view field) const { return blob(index(field)); }
   /// @}
@@ -135,7 +137,7 @@ class Record {
   // They throw FieldError.
   size_t index(std::string_view field) const;
   void expect(size_t field) const;
-  void expect(size_t field, FieldType type) const;
+  void expect(size_t field, FieldType::Kind type) const;
   Status no_field(size_t field) const;
   /// Overwrites a number in the row, which then keeps its layout. False: the field or the value is not such a number.
   bool set_in_place(size_t field, const Value& value);

@@ -249,7 +249,7 @@ Status RowConverter::set(const CsvField& text, const Column& column) {
     status = builder_.set_null(index);
   } else if (field.type == FieldType::kText) {
     return set_text(text, column);
-  } else if (!is_number(field.type)) {
+  } else if (!is_integer(field.type) && !is_float(field.type)) {
     const auto value = Value::parse(text.text, field.type);
     status = value.ok() ? builder_.set(index, *value) : value.status();
   } else {

@@ -138,6 +138,17 @@ TEST_F(RowConverterTest, RefusesAHeaderThatDoesNotFitTheTable) {
   EXPECT_EQ(convert("id,n\n1,2\n", "k"), "line 1: there is no column k to take the record key from; there are id, n");
 }
 
+TEST_F(RowConverterTest, RoundsDecimalsAndRefusesWhatDoesNotFit) {
+  schema_ = Schema::make({{"price", FieldType::decimal(5, 2), true}}).value();
+  EXPECT_EQ(convert("price\n1.5\n"), "1.50");
+  EXPECT_EQ(convert("price\n-1.005\n"), "-1.01") << "half away from zero";
+  EXPECT_EQ(convert("price\nNA\n"), "NULL");
+  EXPECT_EQ(convert("price\n1e2\n"), "100.00");
+  EXPECT_EQ(convert("price\n999.995\n"),
+            "line 2, column 1 (price): '999.995' has more than 5 digits with 2 of them behind the point");
+  EXPECT_EQ(convert("price\nx\n"), "line 2, column 1 (price): 'x' is no decimal number, such as -12.50");
+}
+
 TEST_F(RowConverterTest, ReportsEachBadFieldByLineAndColumn) {
   EXPECT_EQ(convert("id,n\n1\n"), "line 2, column 1: 1 field where the header has 2");
   EXPECT_EQ(convert("id,n\n1,2,3\n"), "line 2, column 5: 3 fields where the header has 2");

@@ -35,7 +35,8 @@ Result<Value> parse_value(const client::Index& index, size_t part, std::optional
     if (!field.nullable) return invalid(fmt::format("field {} is never NULL", field.name));
     return Value::null();
   }
-  auto value = Value::parse(*text, field.type);
+  // A rounded bound would include other keys.
+  auto value = Value::parse(*text, field.type, Rounding::kRefuse);
   if (!value.ok()) return invalid(fmt::format("field {}: {}", field.name, value.status().message()));
   return value;
 }

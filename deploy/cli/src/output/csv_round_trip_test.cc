@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/schema/calendar.h"
+#include "common/schema/decimal.h"
 #include "common/schema/row.h"
 #include "common/testing/random.h"
 #include "deploy/cli/src/csv/convert.h"
@@ -39,6 +40,9 @@ Value random_value(loam::testing::Random& random, const Field& field) {
     case FieldType::kTimestamp:
       return Value::timestamp(kFirstTimestamp +
                               static_cast<int64_t>(random() % static_cast<uint64_t>(kLastTimestamp - kFirstTimestamp)));
+    case FieldType::kDecimal:
+      return Value::stored(
+          field.type, (Int128{static_cast<int64_t>(random())} << 64 | random()) % power_of_ten(field.type.digits()));
     case FieldType::kBlob:
       return Value::blob(as_bytes(random_text(random)));
     default:
@@ -48,9 +52,10 @@ Value random_value(loam::testing::Random& random, const Field& field) {
 
 // A name is unique and not empty, else anything.
 Schema random_schema(loam::testing::Random& random) {
-  static constexpr FieldType kTypes[] = {FieldType::kInt32,   FieldType::kInt64, FieldType::kFloat64,
-                                         FieldType::kBlob,    FieldType::kText,  FieldType::kText,
-                                         FieldType::kBoolean, FieldType::kDate,  FieldType::kTimestamp};
+  static constexpr FieldType kTypes[] = {FieldType::kInt32,         FieldType::kInt64,         FieldType::kFloat64,
+                                         FieldType::kBlob,          FieldType::kText,          FieldType::kText,
+                                         FieldType::kBoolean,       FieldType::kDate,          FieldType::kTimestamp,
+                                         FieldType::decimal(12, 2), FieldType::decimal(38, 10)};
   std::vector<Field> fields;
   for (size_t count = 1 + random() % 4; fields.size() < count;) {
     std::string name = random_text(random) + std::to_string(fields.size());

@@ -24,6 +24,17 @@ bool parse_quoted(std::string_view text, size_t& at, std::string& into) {
   return false;
 }
 
+/// The end of the rest of a field: the next separator outside of the parentheses of its type, as in decimal(12,2).
+size_t end_of_field(std::string_view text, size_t at) {
+  const size_t end = text.find_first_of(kSeparators, at);
+  const std::string_view field = text.substr(0, end);
+  const size_t colon = field.rfind(':'), open = field.rfind('(');
+  if (end == std::string_view::npos || colon == std::string_view::npos || colon < at) return end;
+  if (open == std::string_view::npos || open < colon || field.find(')', open) != std::string_view::npos) return end;
+  const size_t close = text.find(')', end);
+  return close == std::string_view::npos ? end : text.find_first_of(kSeparators, close);
+}
+
 std::string quoted_if_needed(const std::string& name) {
   if (!name.starts_with('"') && name.find_first_of(kSeparators) == std::string::npos) return name;
   std::string quoted = "\"";
@@ -45,13 +56,8 @@ Result<Field> parse_field(std::string_view text) {
   std::string_view type = text.substr(colon + 1);
   field.nullable = type.ends_with('?');
   if (field.nullable) type.remove_suffix(1);
-  auto parsed = field_type_from(type);
-  if (!parsed.ok() || !is_field_type(*parsed)) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("field {}: there is no type '{}'; there are int16, int32, int64, float32, float64, text, "
-                              "blob, boolean, date and timestamp",
-                              field.name, type));
-  }
+  const auto parsed = field_type_from(type);
+  if (!parsed.ok()) return Status(parsed.code(), fmt::format("field {}: {}", field.name, parsed.status().message()));
   field.type = *parsed;
   return field;
 }
@@ -75,7 +81,7 @@ Result<Schema> parse_fields(std::string_view text) {
       return Status(StatusCode::kInvalidArgument,
                     fmt::format("'{}' has a double quote that is not closed", text.substr(begin)));
     }
-    const size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
+    const size_t end = std::min(end_of_field(text, at), text.size());
     field += text.substr(at, end - at);
     at = end;
   }

@@ -23,6 +23,17 @@ TEST(Fields, AcceptAnyNameInDoubleQuotes) {
             "'\"b c:text' has a double quote that is not closed");
 }
 
+TEST(Fields, KeepTheCommaInsideTheTypeOfADecimal) {
+  const std::string text = "id:int64,price:decimal(12,2)?,\"a(b\":decimal(38,0),c(d:text,e:int16";
+  const Schema schema = parse_fields(text).value();
+  ASSERT_EQ(schema.size(), 5u);
+  EXPECT_EQ(schema.field(1), (Field{"price", FieldType::decimal(12, 2), true}));
+  EXPECT_EQ(schema.field(2), (Field{"a(b", FieldType::decimal(38, 0), false}));
+  EXPECT_EQ(schema.field(3).name, "c(d");
+  EXPECT_EQ(parse_fields(format_fields(schema)).value(), schema);
+  EXPECT_EQ(parse_fields("a:decimal(7)").value().field(0).type, FieldType::decimal(7, 0));
+}
+
 TEST(Fields, LeaveTheNameOfTheKeyColumnUnique) {
   EXPECT_EQ(column_name_beside(kKeyColumn, parse_fields("a:int64").value()), "_key");
   EXPECT_EQ(column_name_beside(kKeyColumn, parse_fields("a:int64,_key:text").value()), "__key");
@@ -35,11 +46,14 @@ TEST(Fields, ReportErrors) {
   EXPECT_EQ(message("id:"), "'id:' is no field: write name:type, or name:type? if it may be NULL");
   EXPECT_EQ(message(":text"), "':text' is no field: write name:type, or name:type? if it may be NULL");
   EXPECT_EQ(message("id:int"),
-            "field id: there is no type 'int'; there are int16, int32, int64, float32, float64, text, "
-            "blob, boolean, date and timestamp");
-  EXPECT_EQ(message("id:uint64"),
-            "field id: there is no type 'uint64'; there are int16, int32, int64, float32, float64, text, "
-            "blob, boolean, date and timestamp");
+            "field id: no type is named 'int'; the types are int16, int32, int64, float32, float64, text, blob, "
+            "boolean, date, timestamp, decimal(digits,scale)");
+  EXPECT_EQ(message("id:uint64").substr(0, 38), "field id: no type is named 'uint64'; t");
+  EXPECT_EQ(
+      message("price:decimal(3,4)"),
+      "field price: 'decimal(3,4)' is no type of decimals; write decimal(12,2) for 12 digits, 2 of them behind the "
+      "point, with at most 38 digits");
+  EXPECT_FALSE(message("price:decimal(3,1").empty());
   EXPECT_FALSE(message("id:int64,id:text").empty()) << "the schema refuses repeated names";
   EXPECT_FALSE(message("").empty()) << "and no fields at all";
 }

@@ -143,7 +143,7 @@ class QueryParser {
     LOAM_ASSIGN_OR_RETURN(aggregate.field, find_field(tokens, schema_, name));
     const FieldType type = schema_.field(aggregate.field).type;
     const bool arithmetic = aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg;
-    if (arithmetic && is_variable(type)) {
+    if (arithmetic && !is_number(type)) {
       return tokens.error(
           name, fmt::format("{} is for numbers, and {} is {}", to_string(aggregate.op), name.text, to_string(type)));
     }

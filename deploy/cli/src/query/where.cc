@@ -274,7 +274,8 @@ class Parser {
       return tokens_.error(token, fmt::format("{} is {}, and {} is not{}", schema_.field(field).name, to_string(type),
                                               TokenStream::describe(token), hint));
     }
-    auto value = Value::parse(token.text, type);
+    // A rounded operand would select other rows.
+    auto value = Value::parse(token.text, type, Rounding::kRefuse);
     if (!value.ok()) {
       return tokens_.error(token, fmt::format("{}: {}", schema_.field(field).name, value.status().message()));
     }

@@ -56,6 +56,17 @@ TEST_F(WhereTest, BuildsPredicatesOfTheFieldsTypes) {
             expected);
 }
 
+TEST_F(WhereTest, TakesDecimalsExactly) {
+  schema_ =
+      Schema::make({{"price", FieldType::decimal(6, 2), true}, {"great", FieldType::decimal(30, 1), true}}).value();
+  EXPECT_EQ(parse("price = 12.5 AND great < -12345678901234567890.5"),
+            "(price = 12.50) AND (great < -12345678901234567890.5)");
+  EXPECT_EQ(parse("price IN (1, 2.500, 3e1)"), "(price IN 1.00 2.50 30.00)");
+  EXPECT_NE(parse("price < 1.005").find("'1.005' has more than 2 digits behind the point"), std::string::npos);
+  EXPECT_NE(parse("price < 10000").find("has more than 6 digits"), std::string::npos);
+  EXPECT_NE(parse("price = '1'").find("price is decimal(6,2)"), std::string::npos);
+}
+
 TEST_F(WhereTest, AcceptsAlternativeSpellings) {
   expect_same("60 < a", "a > 60");
   expect_same("60 >= a", "a <= 60");
