@@ -369,7 +369,7 @@ Result<Value> GroupTable::result(const Column& column, const Accumulator& from) 
   if (column.type == FieldType::kDecimal) {
     const FieldType type = average ? average_type(column.type) : sum_type(column.type);
     const auto more = static_cast<uint8_t>(type.scale() - column.type.scale());
-    const auto number = mean(from.whole, from.carry, average ? from.count : 1, more);
+    const auto number = mean_of_decimals(from.whole, from.carry, average ? from.count : 1, more);
     if (!number) return Status(StatusCode::kOverflow, "has more than " + std::to_string(type.digits()) + " digits");
     return Value::stored(type, *number);
   }

@@ -131,28 +131,28 @@ std::strong_ordering compare_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8
   return order <=> 0;
 }
 
-std::optional<Int128> rescale(Int128 value, uint8_t from, uint8_t to) {
+std::optional<Int128> rescale_decimal(Int128 value, uint8_t from, uint8_t to) {
   if (to >= from) return checked(Wide(value) * Wide(kPowers[to - from]));
   return checked(rounded(Wide(value), Wide(kPowers[from - to])));
 }
 
 // Two numbers of 38 digits are each below 2^127 / 1.7, so their sum does not leave 128 bits.
-std::optional<Int128> add(Int128 a, Int128 b) {
+std::optional<Int128> add_decimals(Int128 a, Int128 b) {
   Int128 sum;
   return __builtin_add_overflow(a, b, &sum) ? std::nullopt : checked(sum);
 }
 
-std::optional<Int128> subtract(Int128 a, Int128 b) {
+std::optional<Int128> subtract_decimals(Int128 a, Int128 b) {
   Int128 difference;
   return __builtin_sub_overflow(a, b, &difference) ? std::nullopt : checked(difference);
 }
 
-std::optional<Int128> multiply(Int128 a, Int128 b) {
+std::optional<Int128> multiply_decimals(Int128 a, Int128 b) {
   Int128 product;
   return __builtin_mul_overflow(a, b, &product) ? std::nullopt : checked(product);
 }
 
-std::optional<Int128> divide(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale, uint8_t scale) {
+std::optional<Int128> divide_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale, uint8_t scale) {
   LOAM_DCHECK(b != 0, "the caller refuses a division by zero");
   // a · 10^-a_scale / (b · 10^-b_scale) in units of 10^-scale
   const int shift = int{scale} + b_scale - a_scale;
@@ -169,7 +169,7 @@ std::optional<Int128> divide(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scal
   return checked(rounded(dividend, divisor));
 }
 
-std::optional<Int128> mean(Int128 whole, int64_t carry, int64_t count, uint8_t more) {
+std::optional<Int128> mean_of_decimals(Int128 whole, int64_t carry, int64_t count, uint8_t more) {
   if (count <= 0) return std::nullopt;  // of a faulty storage node
   const Wide sum = Wide(carry) * (Wide(1) << 128) + Wide(whole);
   const Wide power(kPowers[more]);

@@ -40,20 +40,20 @@ std::strong_ordering compare_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8
 /// kMaxDecimalDigits digits.
 /// @{
 /// value · 10^-from with scale `to`, rounded half away from zero.
-std::optional<Int128> rescale(Int128 value, uint8_t from, uint8_t to);
+std::optional<Int128> rescale_decimal(Int128 value, uint8_t from, uint8_t to);
 /// The sum of two numbers of one scale.
-std::optional<Int128> add(Int128 a, Int128 b);
+std::optional<Int128> add_decimals(Int128 a, Int128 b);
 /// The difference of two numbers of one scale.
-std::optional<Int128> subtract(Int128 a, Int128 b);
+std::optional<Int128> subtract_decimals(Int128 a, Int128 b);
 /// The product, whose scale is the sum of the scales.
-std::optional<Int128> multiply(Int128 a, Int128 b);
+std::optional<Int128> multiply_decimals(Int128 a, Int128 b);
 /// The quotient with scale `scale`, rounded half away from zero. The divisor is not 0.
-std::optional<Int128> divide(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale, uint8_t scale);
+std::optional<Int128> divide_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale, uint8_t scale);
 /// @}
 
 /// The sum carry · 2^128 + whole of numbers of one scale, divided by their `count`, with `more` more digits behind the
 /// point, rounded half away from zero. Nothing: more than kMaxDecimalDigits digits.
-std::optional<Int128> mean(Int128 whole, int64_t carry, int64_t count, uint8_t more);
+std::optional<Int128> mean_of_decimals(Int128 whole, int64_t carry, int64_t count, uint8_t more);
 
 /// The type of the sum of decimals of this type.
 constexpr FieldType sum_type(FieldType type) { return FieldType::decimal(kMaxDecimalDigits, type.scale()); }

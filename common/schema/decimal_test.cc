@@ -30,14 +30,14 @@ TEST(Decimal, ModelOfArithmetic) {
     const Int128 a = random_decimal(random), b = random_decimal(random);
     const auto a_scale = static_cast<uint8_t>(random.below(20)), b_scale = static_cast<uint8_t>(random.below(19));
     const auto scale = static_cast<uint8_t>(random.below(kMaxDecimalDigits + 1));
-    ASSERT_EQ(add(a, b), decimal_of(exact_number(a, 0) + exact_number(b, 0), 0));
-    ASSERT_EQ(subtract(a, b), decimal_of(exact_number(a, 0) - exact_number(b, 0), 0));
-    ASSERT_EQ(multiply(a, b), decimal_of(exact_number(a, 0) * exact_number(b, 0), 0));
+    ASSERT_EQ(add_decimals(a, b), decimal_of(exact_number(a, 0) + exact_number(b, 0), 0));
+    ASSERT_EQ(subtract_decimals(a, b), decimal_of(exact_number(a, 0) - exact_number(b, 0), 0));
+    ASSERT_EQ(multiply_decimals(a, b), decimal_of(exact_number(a, 0) * exact_number(b, 0), 0));
     ASSERT_EQ(compare_decimals(a, a_scale, b, b_scale) < 0, exact_number(a, a_scale) < exact_number(b, b_scale));
     ASSERT_EQ(compare_decimals(a, a_scale, b, b_scale) == 0, exact_number(a, a_scale) == exact_number(b, b_scale));
-    ASSERT_EQ(rescale(a, a_scale, scale), decimal_of(exact_number(a, a_scale), scale));
+    ASSERT_EQ(rescale_decimal(a, a_scale, scale), decimal_of(exact_number(a, a_scale), scale));
     if (b == 0) continue;
-    ASSERT_EQ(divide(a, a_scale, b, b_scale, scale),
+    ASSERT_EQ(divide_decimals(a, a_scale, b, b_scale, scale),
               decimal_of(exact_number(a, a_scale) / exact_number(b, b_scale), scale));
   }
 }

@@ -72,10 +72,10 @@ struct ResultSchema {
 /// **Result of a projection.** The columns are [_key uint64] [_version uint64] and the selected fields.
 ///
 /// **Result of aggregates.** The columns are the group-by fields, and then one for each aggregate: count int64; sum
-/// int64 for integers, float64 for floats and a decimal of 38 digits for decimals; min and max the type of the field; avg
-/// float64, and for decimals average_type(). Sums of integers and decimals are exact, because they have 128 bits or more
-/// inside; one that does not fit its column is kOverflow, for every order of the rows. The order in which floats are added is undefined. Without group-by there is exactly one row, otherwise one
-/// for each group; NULL is a group.
+/// int64 for integers, float64 for floats and a decimal of 38 digits for decimals; min and max the type of the field;
+/// avg float64, and for decimals average_type(). Sums of integers and decimals are exact, because they have 128 bits or
+/// more inside; one that does not fit its column is kOverflow, for every order of the rows. The order in which floats
+/// are added is undefined. Without group-by there is exactly one row, otherwise one for each group; NULL is a group.
 ///
 /// **Partial results.** A storage node sends columns of the *partial* schema: an average as sum and count, a sum of
 /// integers as two halves, and the field of a top-k as an additional column.

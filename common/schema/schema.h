@@ -86,12 +86,12 @@ constexpr size_t row_part(FieldType type) {
 ///
 ///     | fields of 16, of 8, of 4 bytes | end offsets | fields of 2, of 1 byte | null bitmap | text and blob bytes |
 ///
-/// Every fixed-width field of at most 8 bytes is naturally aligned. A fixed-width field has the same offset in all rows, so a scan loads it without
-/// reading another part of the row. Each text and blob field has an end offset, a uint32 that counts from the first
-/// byte of the row. A value begins at the end of the value before it, and the first at fixed_size(). The bitmap has a
-/// bit for each nullable field, in the order of the fields, the least significant bit first; a set bit means NULL.
-/// Without nullable fields the bitmap takes no byte. A fixed-width field that is NULL is 0, a text or blob that is
-/// NULL is empty. A row of four int64 and three int32 takes 44 bytes.
+/// Every fixed-width field of at most 8 bytes is naturally aligned. A fixed-width field has the same offset in all
+/// rows, so a scan loads it without reading another part of the row. Each text and blob field has an end offset, a
+/// uint32 that counts from the first byte of the row. A value begins at the end of the value before it, and the first
+/// at fixed_size(). The bitmap has a bit for each nullable field, in the order of the fields, the least significant bit
+/// first; a set bit means NULL. Without nullable fields the bitmap takes no byte. A fixed-width field that is NULL is
+/// 0, a text or blob that is NULL is empty. A row of four int64 and three int32 takes 44 bytes.
 class Schema {
  public:
   /// A schema without fields, which no table has.

@@ -102,23 +102,23 @@ class Value {
   /// than its type. True for every other value.
   bool in_range() const;
 
-  /// The value as a text for people: NULL, -7, 2.5, 2.50, true, 2024-02-29, 2024-02-29 12:34:56.5, a text without quotes, a
-  /// blob as x'0a0b'.
+  /// The value as a text for people: NULL, -7, 2.5, 2.50, true, 2024-02-29, 2024-02-29 12:34:56.5, a text without
+  /// quotes, a blob as x'0a0b'.
   std::string to_string() const;
   /// Reads a text of to_string(), or one that a person types: "7", "2.5", any text, "x'0a'". The result is never
   /// NULL. `of_decimals` says what becomes of a decimal with more digits behind the point than its type has.
   /// kInvalidArgument: the text has another form, or
   /// the value does not fit into the type; the message says which.
   static Result<Value> parse(std::string_view text, FieldType type, Rounding of_decimals = Rounding::kHalfAway);
-  /// Converts a number to another type, if that is exact: 3 to float64, 7 to int16, 2.50 to decimal(2,1), also a date to
-  /// the timestamp of its midnight and back. NULL converts to every type. Two conversions round, because a float
+  /// Converts a number to another type, if that is exact: 3 to float64, 7 to int16, 2.50 to decimal(2,1), also a date
+  /// to the timestamp of its midnight and back. NULL converts to every type. Two conversions round, because a float
   /// usually comes from a decimal literal: float64 to float32, and a decimal to the nearest float; a float converts to
   /// the decimal that it prints. kInvalidArgument: any other conversion.
   Result<Value> convert(FieldType type) const;
 
   /// Compares values of one type in the total order of docs/semantics.md, with NULL below every value. (Predicates
-  /// never compare NULL.) Decimals of any digits and scales are compared as numbers. Values of two other types are ordered by the numbers of their types, only so that containers have
-  /// an order.
+  /// never compare NULL.) Decimals of any digits and scales are compared as numbers. Values of two other types are
+  /// ordered by the numbers of their types, only so that containers have an order.
   std::weak_ordering compare(const Value& other) const;
   /// True if compare() finds no difference: NULL equals NULL, NaN equals NaN, -0 equals +0.
   bool operator==(const Value& other) const { return compare(other) == std::weak_ordering::equivalent; }

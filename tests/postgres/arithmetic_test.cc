@@ -42,10 +42,11 @@ TEST(PostgresDecimals, SumsDifferencesAndProducts) {
     const Number a(random, 19);
     Number b(random, 19);
     const auto scale = static_cast<uint8_t>(a.scale + b.scale);
-    comparison.add(limited(a.sql() + " * " + b.sql(), scale), outcome_of(multiply(a.value, b.value), scale));
+    comparison.add(limited(a.sql() + " * " + b.sql(), scale), outcome_of(multiply_decimals(a.value, b.value), scale));
     b.scale = a.scale;
-    comparison.add(limited(a.sql() + " + " + b.sql(), a.scale), outcome_of(add(a.value, b.value), a.scale));
-    comparison.add(limited(a.sql() + " - " + b.sql(), a.scale), outcome_of(subtract(a.value, b.value), a.scale));
+    comparison.add(limited(a.sql() + " + " + b.sql(), a.scale), outcome_of(add_decimals(a.value, b.value), a.scale));
+    comparison.add(limited(a.sql() + " - " + b.sql(), a.scale),
+                   outcome_of(subtract_decimals(a.value, b.value), a.scale));
   }
   EXPECT_GT(comparison.values(), 2'000u);
   EXPECT_GT(comparison.errors(), 100u);
@@ -65,7 +66,7 @@ TEST(PostgresDecimals, NumbersOfOtherScales) {
       to = static_cast<uint8_t>(a.scale - removed);
     }
     comparison.add(limited("round(" + a.sql() + ", " + std::to_string(to) + ")", to),
-                   outcome_of(rescale(a.value, a.scale, to), to));
+                   outcome_of(rescale_decimal(a.value, a.scale, to), to));
   }
   EXPECT_GT(comparison.values(), 1'000u);
   EXPECT_GT(comparison.errors(), 100u);
@@ -89,7 +90,7 @@ TEST(PostgresDecimals, Quotients) {
     }
     comparison.add(
         limited("round(" + a.sql() + "::numeric(400,200) / " + b.sql() + ", " + std::to_string(scale) + ")", scale),
-        outcome_of(divide(a.value, a.scale, b.value, b.scale, scale), scale));
+        outcome_of(divide_decimals(a.value, a.scale, b.value, b.scale, scale), scale));
   }
   EXPECT_GT(comparison.values(), 1'000u);
   EXPECT_GT(comparison.errors(), 100u);

@@ -40,7 +40,7 @@ TEST(PostgresOrder, DecimalsOfDifferentScales) {
     const Value a = random_decimal(random, random_decimal_type(random));
     // Often the same number with another scale, or one beside it.
     const FieldType type = random_decimal_type(random);
-    const auto same = rescale(a.as_decimal(), a.type().scale(), type.scale());
+    const auto same = rescale_decimal(a.as_decimal(), a.type().scale(), type.scale());
     const bool beside = same && fits_digits(*same, type.digits()) && !random.one_in(4);
     const Value b = beside ? Value::stored(type, *same) : random_decimal(random, type);
     comparison.add(order_of(a, b), shown_order(a.compare(b)));

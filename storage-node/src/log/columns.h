@@ -4,8 +4,8 @@
 //
 // Row i of a page belongs to entry i. The fixed part of a row (schema.h) is divided into its values: the value of a
 // fixed-width field, or the end offset of a text. A column stores integers as differences from the least one, in as few
-// bytes as the largest difference needs (frame of reference), and floats and integers of 128 bits unchanged. The texts of one row stay together,
-// as in the row.
+// bytes as the largest difference needs (frame of reference), and floats and integers of 128 bits unchanged. The texts
+// of one row stay together, as in the row.
 #pragma once
 
 #include <algorithm>

@@ -30,9 +30,8 @@ struct KeyRange {
 ///
 /// Numbers of every type are compared as int64 keys, so =, <, ≤, > and ≥ are the same test: low ≤ key ≤ high. Short
 /// prefixes and suffixes of texts are the same test on the first or last eight bytes. Other tests of texts compare the
-/// first eight bytes by column where that helps, and read the texts of the remaining rows. Decimals of 128 bits are compared
-/// with operands beyond 64 bits row by row. Immutable once its selection
-/// is compiled.
+/// first eight bytes by column where that helps, and read the texts of the remaining rows. Decimals of 128 bits are
+/// compared with operands beyond 64 bits row by row. Immutable once its selection is compiled.
 class CompiledPredicate {
  public:
   /// `predicate` was checked against `schema`.
