@@ -152,6 +152,8 @@ TEST(Row, AValueOutOfTheRangeOfItsTypeIsRefused) {
   ASSERT_TRUE(builder.set_timestamp(3, kFirstTimestamp).ok());
   EXPECT_EQ(builder.set_date(2, kLastDate + 1).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(builder.set_timestamp(3, kFirstTimestamp - 1).code(), StatusCode::kInvalidArgument);
+  const Schema prices = Schema::make({{"price", FieldType::decimal(12, 2), false}}).value();
+  EXPECT_EQ(RowBuilder(prices).set_decimal(0, (Int128{1} << 64) + 5).code(), StatusCode::kInvalidArgument);
   const Bytes built = builder.finish().value();
   EXPECT_EQ(built.size(), 8u + 4 + 4 + 1 + 1 + 1) << "moment, day, end offset, yes, null bitmap, text";
   EXPECT_TRUE(RowView(schema, built).boolean(1));

@@ -140,6 +140,9 @@ bool is_utf8(std::string_view text) {
 std::string Value::to_string() const {
   std::array<char, 64> digits;
   const auto shortest = [&](auto x) {
+    if constexpr (std::is_floating_point_v<decltype(x)>) {
+      if (std::isnan(x)) return std::string("nan");  // all NaN are one value, whose sign has no meaning
+    }
     return std::string(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), x).ptr);
   };
   switch (type_) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -59,13 +60,14 @@ class Value {
   static Value text(std::string_view x) { return Value(FieldType::kText, std::string(x)); }
   static Value blob(Bytes x) { return Value(FieldType::kBlob, std::string(loam::as_text(x))); }
   /// @}
-  /// Makes a value of a fixed-width type from the number that stores it (with_stored()).
+  /// Makes a value of a fixed-width type from the number that stores it (with_stored()). A number that is beyond the
+  /// width of its type becomes one that is not in_range(), and never another number.
   template <class T>
   static Value stored(FieldType type, T x) {
     if constexpr (std::is_floating_point_v<T>) {
       return Value(type, static_cast<double>(x));
     } else {
-      return is_long(type) ? Value(type, Long(x)) : Value(type, static_cast<int64_t>(x));
+      return is_long(type) ? Value(type, Long(x)) : Value(type, narrow(x));
     }
   }
 
@@ -129,6 +131,15 @@ class Value {
   static Result<Value> decode(ByteReader& in);
 
  private:
+  template <class T>
+  static int64_t narrow(T x) {
+    if constexpr (sizeof(T) > sizeof(int64_t)) {
+      constexpr int64_t kLowest = std::numeric_limits<int64_t>::min(), kHighest = std::numeric_limits<int64_t>::max();
+      if (x < kLowest || x > kHighest) return x < 0 ? kLowest : kHighest;
+    }
+    return static_cast<int64_t>(x);
+  }
+
   template <class T>
   Value(FieldType type, T data) : type_(type), data_(std::move(data)) {}
 

@@ -45,6 +45,11 @@ TEST(Value, DecimalsAreComparedAsNumbers) {
   EXPECT_TRUE(Value::decimal(249, 6, 2).compare(Value::decimal(25, 38, 1)) < 0);
   EXPECT_TRUE(Value::decimal(-249, 6, 2).compare(Value::decimal(-25, 2, 1)) > 0);
   EXPECT_EQ(Value::parse("-2.345", FieldType::decimal(6, 2)).value().to_string(), "-2.35") << "half away from zero";
+  EXPECT_EQ(Value::float64(-kNan).to_string(), "nan");
+  // A number beyond 64 bits does not wrap around to one of a short decimal.
+  for (const Int128 x : {Int128{1} << 64, -(Int128{1} << 64), (Int128{1} << 64) + 5, Int128{1} << 63}) {
+    EXPECT_FALSE(Value::decimal(x, 18, 2).in_range());
+  }
   const Int128 last = power_of_ten(38) - 1;
   EXPECT_TRUE(Value::decimal(last, 38, 38).compare(Value::decimal(1, 1, 0)) < 0);
   EXPECT_EQ(Value::decimal(-last, 38, 0).to_string(), "-" + std::string(38, '9'));
