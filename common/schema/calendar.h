@@ -8,14 +8,15 @@
 
 namespace loam {
 
-/// Days from 1970-01-01 to the first and the last date, 0001-01-01 and 9999-12-31.
+/// Days from 1970-01-01 to the first date, 0001-01-01.
 inline constexpr int32_t kFirstDate = -719'162;
+/// Days from 1970-01-01 to the last date, 9999-12-31.
 inline constexpr int32_t kLastDate = 2'932'896;
 /// Microseconds of a day.
 inline constexpr int64_t kDayUs = int64_t{24} * 60 * 60 * 1'000'000;
-/// Microseconds from 1970-01-01 00:00 UTC to the first and the last timestamp: 0001-01-01 00:00 and the last
-/// microsecond of 9999-12-31.
+/// Microseconds from 1970-01-01 00:00 UTC to the first timestamp, 0001-01-01 00:00.
 inline constexpr int64_t kFirstTimestamp = kFirstDate * kDayUs;
+/// Microseconds from 1970-01-01 00:00 UTC to the last timestamp, the last microsecond of 9999-12-31.
 inline constexpr int64_t kLastTimestamp = (kLastDate + 1) * kDayUs - 1;
 
 /// The day of a timestamp, as a date.

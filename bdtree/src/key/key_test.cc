@@ -115,6 +115,7 @@ int plain_order(const Value& a, const Value& b) {
     return by_less(x, y);
   }
   if (a.type() == FieldType::kUint64) return by_less(a.as_uint64(), b.as_uint64());
+  if (a.type() == FieldType::kDecimal) return by_less(a.as_decimal(), b.as_decimal());
   if (!is_variable(a.type())) return by_less(a.as_int64(), b.as_int64());
   const std::string_view x = a.as_text(), y = b.as_text();
   for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
@@ -259,6 +260,11 @@ TEST(BdtreeKey, EncodesAsTheHeaderSays) {
       {{FieldType::kInt64, true, true}, Value::null(), "ff"},
       {{FieldType::kInt16, true, true}, Value::int16(0), "fe7fff"},
       {{FieldType::kUint64}, Value::uint64(1ull << 63 | 5), "8000000000000005"},
+      {{FieldType::decimal(12, 2)}, Value::decimal(-2, 12, 2), "7ffffffffffffffe"},
+      {{FieldType::decimal(30, 2)}, Value::decimal(-2, 30, 2), "7ffffffffffffffffffffffffffffffe"},
+      {{FieldType::decimal(30, 2), true}, Value::decimal(258, 30, 2), "0180000000000000000000000000000102"},
+      {{FieldType::kDate}, Value::date(1), "80000001"},
+      {{FieldType::kBoolean}, Value::boolean(true), "81"},
       {{FieldType::kFloat32}, Value::float32(1), "bf800000"},
       {{FieldType::kFloat32}, Value::float32(-0.0f), "80000000"},
       {{FieldType::kFloat32}, Value::float32(-1), "407fffff"},
