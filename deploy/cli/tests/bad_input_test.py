@@ -21,7 +21,7 @@ class UsageTest(ClusterTest):
         self.bad(2, "fly", says="`loam --help` shows what there is")
         self.bad(2, "scan", says="table is required")
         self.bad(2, "scan", "t", "--nonsense", says="`loam scan --help` shows what there is")
-        self.bad(2, "table", "create", "t", "--field", "a:int", says="there is no type 'int'")
+        self.bad(2, "table", "create", "t", "--field", "a:int", says="no type is named 'int'")
         self.bad(2, "table", "create", "t", "--field", "a", says="write name:type")
         self.bad(2, "table", "create", "t", "--field", "a:text", "--kind", "odd", says="--kind")
         self.bad(2, "import", "t", "f", "--delimiter", "ab", says="--delimiter is one character")

@@ -49,6 +49,34 @@ class RecordTest(ClusterTest):
         self.assertEqual(self.objects("delete", self.table, 7), [{"table": self.table, "deleted": 7}])
         self.bad(1, "get", self.table, 7, says=f"table {self.table} has no record 7")
 
+    def test_stores_booleans_dates_timestamps_and_decimals(self):
+        fields = ["yes:boolean?", "day:date?", "at:timestamp?", "price:decimal(12,2)?", "great:decimal(38,2)?"]
+        self.create(*fields)
+        listed = {table["name"]: table["fields"] for table in self.objects("table", "list")}
+        self.assertEqual(listed[self.table], ",".join(fields))
+        great = "-" + 35 * "9" + ".99"
+        self.good("put", self.table, 1, "yes=true", "day=2024-02-29", "at=2024-02-29 12:34:56.5+02:00", "price=-12.345",
+                  f"great={great}")
+        self.good("put", self.table, 2, "yes=false", "day=0001-01-01", "price=7")
+        self.assertEqual(self.good("get", self.table, 1, "--csv").splitlines()[1],
+                         f"1,true,2024-02-29,2024-02-29 10:34:56.5,-12.35,{great}")
+        self.assertIn('"yes":true,"day":"2024-02-29"', self.good("get", self.table, 1, "--json"))
+        self.assertIn(f'"price":-12.35,"great":{great}', self.good("get", self.table, 1, "--json"))
+        self.assertEqual(self.objects("get", self.table, 2)[0]["great"], None)
+        scanned = self.objects("scan", self.table, "--where", "day < '2000-01-01' and price = 7.0 and yes = 'false'",
+                               "--with-key")
+        self.assertEqual([row["_key"] for row in scanned], [2])
+        self.assertEqual(self.good("scan", self.table, "--csv", "--aggregate",
+                                   "sum(price), avg(price), min(great), max(day), count(at)").splitlines()[1],
+                         f"-5.35,-2.6750000000000000,{great},2024-02-29,1")
+        self.good("index", "create", f"{self.table}_by_price", "--table", self.table, "--fields", "price")
+        self.assertEqual([row["_key"] for row in self.objects("scan", self.table, "--index",
+                                                               f"{self.table}_by_price", "--with-key")],
+                         [1, 2])
+        self.bad(4, "put", self.table, 3, "price=10000000000", says="has more than 12 digits")
+        self.bad(4, "put", self.table, 3, "day=2023-02-29", says="is no value of type date")
+        self.bad(2, "scan", self.table, "--where", "price < 0.001", says="more than 2 digits behind the point")
+
     def test_reads_and_writes_some_fields(self):
         for kind in ("transactional", "non-transactional"):
             with self.subTest(kind):
