@@ -10,6 +10,8 @@ namespace loam {
 namespace {
 
 constexpr size_t kAlignment = 8;
+/// Programs that receive a chunk in the Arrow layout expect integers of 128 bits to be aligned to their size.
+constexpr size_t kLongAlignment = 2 * kAlignment;
 constexpr size_t kHeaderBytes = 2 * sizeof(uint32_t);
 constexpr size_t kColumnHeaderBytes = 2 * sizeof(uint32_t) + sizeof(uint64_t);
 
@@ -51,6 +53,20 @@ Status check_offsets(const ChunkView::Column& column, size_t rows, uint64_t valu
     if (!is_utf8({text + column.offsets[row], size})) return malformed("text that is not UTF-8");
   }
   return ok_status();
+}
+
+/// Checks that the values of a type with a range lie in it, so that no reader has to.
+Status check_ranges(const ChunkView& view, size_t column) {
+  const FieldType type = view.column(column).type;
+  if (type == FieldType::kBoolean) return ok_status();  // a bit
+  return with_stored(type, [&]<class T>(T) {
+    for (size_t row = 0; row < view.rows(); ++row) {
+      if (!Value::stored(type, view.get<T>(column, row)).in_range()) {
+        return malformed("a value outside of the range of its type");
+      }
+    }
+    return ok_status();
+  });
 }
 
 }  // namespace
@@ -154,8 +170,9 @@ void ChunkBuilder::append_row(std::span<const Value> values) {
 }
 
 Status ChunkBuilder::finish(Buffer& out) {
-  // Each column has at most three buffers, and each of these less than kAlignment bytes of padding.
-  if (bytes_ + columns_.size() * 3 * kAlignment > kMaxChunkBytes) {
+  // Each column has at most three buffers, and before or after each of these less than kAlignment bytes of padding. The
+  // values of a long column have kAlignment more.
+  if (bytes_ + columns_.size() * 4 * kAlignment > kMaxChunkBytes) {
     const size_t bytes = bytes_;
     clear();
     return {StatusCode::kInvalidArgument, "query: a row of the result has " + std::to_string(bytes) +
@@ -184,6 +201,7 @@ Status ChunkBuilder::finish(Buffer& out) {
     if (column.type == FieldType::kBoolean) {
       put_bits(column.values, writer);
     } else {
+      if (is_long(column.type)) writer.align(kLongAlignment);
       writer.put_raw(column.values);
     }
     writer.align(kAlignment);
@@ -230,9 +248,12 @@ Result<ChunkView> ChunkView::decode(Bytes bytes, const ResultSchema& schema) {
     } else if (value_bytes != (column.type == FieldType::kBoolean ? bitmap_bytes(view.rows_) : view.rows_ * width)) {
       return malformed("the number of values is not the number of rows");
     }
+    if (is_long(column.type)) in.align(kLongAlignment);
     column.values = in.get_raw(value_bytes).data();
     in.align(kAlignment);
-    if (width == 0 && !in.failed()) LOAM_RETURN_IF_ERROR(check_offsets(column, view.rows_, value_bytes));
+    if (in.failed()) break;
+    if (width == 0) LOAM_RETURN_IF_ERROR(check_offsets(column, view.rows_, value_bytes));
+    if (has_range(column.type)) LOAM_RETURN_IF_ERROR(check_ranges(view, i));
   }
   // Failed reads are reported here. After one, the reader gives zeros and empty views, and the loop above skips the
   // checks that need bytes.

@@ -32,7 +32,7 @@ inline constexpr size_t kMaxChunkBytes = 4 << 20;
 ///
 ///     u32 rows, u32 columns
 ///     per column: u32 type, u32 null count, u64 bytes of values
-///     per column, each buffer padded with zeros to 8 bytes:
+///     per column, each buffer padded with zeros to 8 bytes, and before the values of a long column to 16:
 ///         validity bitmap, least significant bit first, 1 = present: only if null count > 0
 ///         text and blob: int32 offsets, rows + 1 of them, the first 0
 ///         values; of a boolean column a bitmap like the validity bitmap, 1 = true
@@ -149,7 +149,7 @@ class ChunkView {
   /// All values of a fixed-width column that is not boolean and not long (is_long()); T must be the type of the column.
   /// A NULL is 0.
   template <Scalar T>
-    requires(sizeof(T) <= sizeof(int64_t))
+    requires(sizeof(T) > 1 && sizeof(T) <= sizeof(int64_t))
   std::span<const T> values(size_t column) const {
     const Column& c = columns_[column];
     LOAM_DCHECK(fixed_width(c.type) == sizeof(T), "the type asked for is not the column's");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/schema/arrow.h"
+#include "common/schema/calendar.h"
 #include "common/testing/random_schema.h"
 
 namespace loam {
@@ -43,8 +44,14 @@ Sample random_sample(testing::Random& random, size_t max_rows) {
   const auto booleans = static_cast<size_t>(
       std::ranges::count_if(table.fields(), [](const Field& field) { return field.type == FieldType::kBoolean; }));
   EXPECT_GE(sample.bytes.size() + 8 + booleans * sample.rows.size(), estimate);
-  EXPECT_LE(sample.bytes.size(), estimate + 8 * 3 * (sample.schema->size() + 1));
+  EXPECT_LE(sample.bytes.size(), estimate + 8 * 4 * (sample.schema->size() + 1));
   EXPECT_EQ(builder.rows(), 0u);
+  const auto chunk = Chunk::decode(sample.bytes, sample.schema).value();
+  for (size_t i = 0; i < schema->size(); ++i) {
+    const ChunkView::Column& column = chunk->view().column(i);
+    const uintptr_t alignment = is_long(column.type) ? sizeof(Int128) : sizeof(uint64_t);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(column.values) % alignment, 0u) << to_string(column.type);
+  }
   return sample;
 }
 
@@ -135,6 +142,24 @@ TEST(Chunk, MalformedChunks) {
   strict.columns[1].nullable = false;
   EXPECT_EQ(ChunkView::decode(good, strict).code(), StatusCode::kMalformed);
   EXPECT_TRUE(ChunkView::decode(good, schema).ok());
+}
+
+TEST(Chunk, ValuesOutOfTheRangeOfTheirTypeAreMalformed) {
+  const auto code = [](FieldType type, const Value& value) {
+    const ResultSchema schema{{{"before", FieldType::kText, false}, {"a", type, false}}};
+    ChunkBuilder builder(schema);
+    builder.append_row(std::vector<Value>{Value::text("x"), value});
+    Buffer bytes;
+    EXPECT_TRUE(builder.finish(bytes).ok());
+    return ChunkView::decode(bytes, schema).code();
+  };
+  EXPECT_EQ(code(FieldType::kDate, Value::date(kLastDate)), StatusCode::kOk);
+  EXPECT_EQ(code(FieldType::kDate, Value::date(kLastDate + 1)), StatusCode::kMalformed);
+  EXPECT_EQ(code(FieldType::kTimestamp, Value::timestamp(kFirstTimestamp - 1)), StatusCode::kMalformed);
+  EXPECT_EQ(code(FieldType::decimal(3, 1), Value::decimal(999, 3, 1)), StatusCode::kOk);
+  EXPECT_EQ(code(FieldType::decimal(3, 1), Value::decimal(1000, 3, 1)), StatusCode::kMalformed);
+  EXPECT_EQ(code(FieldType::decimal(38, 0), Value::decimal(Int128{1} << 126, 38, 0)), StatusCode::kOk);
+  EXPECT_EQ(code(FieldType::decimal(38, 0), Value::decimal(Int128{1} << 127, 38, 0)), StatusCode::kMalformed);
 }
 
 TEST(Chunk, ExtendAppendsPresentValues) {

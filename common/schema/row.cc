@@ -245,7 +245,10 @@ Status RowBuilder::set(size_t field, const Value& value) {
   const FieldType type = value.type();
   if (type == FieldType::kNull) return set_null(field);
   if (is_variable(type)) return set_variable(field, type, value.as_text());
-  if (!value.in_range()) return invalid_row(out_of_range(type));
+  if (!value.in_range()) {
+    LOAM_RETURN_IF_ERROR(check_field(field, type));
+    return invalid_row("field '" + schema_.field(field).name + "' is " + out_of_range(type));
+  }
   return with_stored(type, [&]<class T>(T) { return set_fixed(field, type, value.as_stored<T>()); });
 }
 

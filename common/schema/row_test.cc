@@ -154,6 +154,8 @@ TEST(Row, AValueOutOfTheRangeOfItsTypeIsRefused) {
   EXPECT_EQ(builder.set_timestamp(3, kFirstTimestamp - 1).code(), StatusCode::kInvalidArgument);
   const Schema prices = Schema::make({{"price", FieldType::decimal(12, 2), false}}).value();
   EXPECT_EQ(RowBuilder(prices).set_decimal(0, (Int128{1} << 64) + 5).code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(builder.set_date(2, kLastDate + 1).message().find("'day'"), std::string_view::npos);
+  EXPECT_EQ(builder.set(2, Value::decimal(1, 200, 0)).code(), StatusCode::kInvalidArgument);
   const Bytes built = builder.finish().value();
   EXPECT_EQ(built.size(), 8u + 4 + 4 + 1 + 1 + 1) << "moment, day, end offset, yes, null bitmap, text";
   EXPECT_TRUE(RowView(schema, built).boolean(1));

@@ -218,6 +218,7 @@ Result<Value> Value::parse(std::string_view text, FieldType type, Rounding of_de
       return x ? Result<Value>(timestamp(*x)) : not_a(text, type);
     }
     case FieldType::kDecimal: {
+      if (!is_field_type(type)) return not_a(text, type);
       const auto x = parse_decimal(text, type.digits(), type.scale(), of_decimals);
       return x.ok() ? Result<Value>(stored(type, *x)) : invalid_value(std::string(x.status().message()));
     }
@@ -237,54 +238,56 @@ Result<Value> Value::parse(std::string_view text, FieldType type, Rounding of_de
 
 Result<Value> Value::convert(FieldType type) const {
   if (is_null() || type_ == type) return *this;
-  const Status refused =
-      invalid_value(to_string() + " (" + loam::to_string(type_) + ") is not exactly a " + loam::to_string(type));
+  if (!in_range()) return invalid_value("a value outside of the range of " + loam::to_string(type_));
+  const auto refused = [&] {
+    return invalid_value(to_string() + " (" + loam::to_string(type_) + ") is not exactly a " + loam::to_string(type));
+  };
   if (type_ == FieldType::kDecimal || type == FieldType::kDecimal) {
     // The text of a number is exact, and that of a float is the decimal that it stands for.
     const auto number = [](FieldType of) { return is_number(of) || of == FieldType::kUint64; };
-    if (!number(type_) || !number(type) || (is_float(type_) && !std::isfinite(as_float64()))) return refused;
+    if (!number(type_) || !number(type) || (is_float(type_) && !std::isfinite(as_float64()))) return refused();
     if (is_float(type)) return parse(to_string(), type);
     const FieldType to = type == FieldType::kDecimal ? type : FieldType::decimal(kMaxIntegerDigits, 0);
     const auto exact = parse_decimal(to_string(), to.digits(), to.scale(), Rounding::kRefuse);
-    if (!exact.ok()) return refused;
+    if (!exact.ok()) return refused();
     if (type == FieldType::kDecimal) return stored(type, *exact);
     const auto whole = static_cast<int64_t>(*exact);
-    if (whole != *exact || !fits(whole, type)) return refused;
+    if (whole != *exact || !fits(whole, type)) return refused();
     return integer(whole, type);
   }
   if (type_ == FieldType::kDate && type == FieldType::kTimestamp) return timestamp(midnight_of(as_stored<int32_t>()));
   if (type_ == FieldType::kTimestamp && type == FieldType::kDate) {
-    return as_int64() % kDayUs == 0 ? Result<Value>(date(date_of(as_int64()))) : refused;
+    return as_int64() % kDayUs == 0 ? Result<Value>(date(date_of(as_int64()))) : refused();
   }
   // An integer converts to another type of integers if it is in range, and to a float if that is exact.
   const bool to_integer = is_integer(type) || type == FieldType::kUint64;
   if (is_integer(type_) || type_ == FieldType::kUint64) {
     const int64_t x = std::get<int64_t>(data_);
     const bool negative = x < 0 && type_ != FieldType::kUint64;
-    if (type_ == FieldType::kUint64 && x < 0) return refused;  // 2^63 or more: not converted, not even to a float
+    if (type_ == FieldType::kUint64 && x < 0) return refused();  // 2^63 or more: not converted, not even to a float
     if (to_integer) {
-      if ((negative && type == FieldType::kUint64) || !fits(x, type)) return refused;
+      if ((negative && type == FieldType::kUint64) || !fits(x, type)) return refused();
       return integer(x, type);
     }
-    if (!is_float(type)) return refused;
+    if (!is_float(type)) return refused();
     const double y = type == FieldType::kFloat32 ? static_cast<double>(static_cast<float>(x)) : static_cast<double>(x);
     // The test of 2^63 comes first, because its conversion to int64 would be undefined.
-    if (y >= 0x1p63 || static_cast<int64_t>(y) != x) return refused;
+    if (y >= 0x1p63 || static_cast<int64_t>(y) != x) return refused();
     return type == FieldType::kFloat32 ? float32(static_cast<float>(y)) : float64(y);
   }
   // A float converts to an integer if it is whole and in range. A float64 is rounded to float32, unless a finite number
   // would become infinite.
-  if (!is_float(type_)) return refused;
+  if (!is_float(type_)) return refused();
   const double x = as_float64();
   if (type == FieldType::kFloat64) return float64(x);
   if (type == FieldType::kFloat32) {
     const auto narrow = static_cast<float>(x);
-    if (std::isinf(narrow) && !std::isinf(x)) return refused;
+    if (std::isinf(narrow) && !std::isinf(x)) return refused();
     return float32(narrow);
   }
-  if (!to_integer || !(x >= -0x1p63 && x < 0x1p63) || std::trunc(x) != x) return refused;
+  if (!to_integer || !(x >= -0x1p63 && x < 0x1p63) || std::trunc(x) != x) return refused();
   const auto whole = static_cast<int64_t>(x);
-  if (!fits(whole, type)) return refused;
+  if (!fits(whole, type)) return refused();
   return integer(whole, type);
 }
 
@@ -335,7 +338,8 @@ Result<Value> Value::decode(ByteReader& in) {
 
 bool Value::in_range() const {
   if (!has_range(type_)) return true;
-  return type_ == FieldType::kDecimal ? fits_digits(as_decimal(), type_.digits()) : fits(as_int64(), type_);
+  if (type_ != FieldType::kDecimal) return fits(as_int64(), type_);
+  return is_field_type(type_) && fits_digits(as_decimal(), type_.digits());
 }
 
 }  // namespace loam

@@ -103,8 +103,10 @@ Status check(const KeyPart& part, const Value& value, size_t index) {
   if (value.is_null()) {
     return part.nullable ? ok_status() : invalid_part(index, "(" + name(part.type) + ") is NULL but not nullable");
   }
-  if (value.type() == part.type) return ok_status();
-  return invalid_part(index, "is of type " + name(part.type) + ", not " + name(value.type()));
+  if (value.type() != part.type) {
+    return invalid_part(index, "is of type " + name(part.type) + ", not " + name(value.type()));
+  }
+  return value.in_range() ? ok_status() : invalid_part(index, "is outside of the range of " + name(part.type));
 }
 
 /// Appends the value of one part. `open_end`: a text without its terminator, because it is only a prefix.

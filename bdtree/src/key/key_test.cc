@@ -554,6 +554,11 @@ TEST(BdtreeKey, RejectsInvalidValues) {
     EXPECT_EQ(out, "as it was");
   }
   std::string out;
+  const KeyCodec days = codec({{FieldType::kDate}, {FieldType::decimal(4, 0)}});
+  EXPECT_TRUE(days.encode(Row{Value::date(kLastDate), Value::decimal(9999, 4, 0)}, out).ok());
+  out.clear();
+  EXPECT_EQ(days.encode(Row{Value::date(kLastDate + 1), Value::decimal(1, 4, 0)}, out), StatusCode::kInvalidArgument);
+  EXPECT_EQ(days.encode(Row{Value::date(1), Value::decimal(10'000, 4, 0)}, out), StatusCode::kInvalidArgument);
   EXPECT_EQ(keys.encode_text_prefix({}, out), StatusCode::kInvalidArgument);
   EXPECT_EQ(keys.encode_text_prefix({{Value::int16(1)}}, out), StatusCode::kInvalidArgument);
   EXPECT_EQ(keys.encode_text_prefix({{Value::int16(1), Value::null()}}, out), StatusCode::kInvalidArgument);

@@ -198,7 +198,10 @@ Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request) {
     const FieldType type = decimal ? FieldType::decimal(byte(field.digits()), byte(field.scale()))
                                    : FieldType(static_cast<FieldType::Kind>(field.type()));
     if (field.type() < admin::INT16 || field.type() > admin::DECIMAL || !is_field_type(type)) {
-      return Status(StatusCode::kInvalidArgument, "field '" + field.name() + "' has no known type");
+      return Status(
+          StatusCode::kInvalidArgument,
+          "field '" + field.name() +
+              "' has a type that no table can store; decimals have 1 to 38 digits, and a scale from 0 to their digits");
     }
     if (!decimal && (field.digits() != 0 || field.scale() != 0)) {
       return Status(StatusCode::kInvalidArgument,

@@ -5,6 +5,7 @@
 //     part       = [tag] value, every byte inverted (~) if the part is descending
 //     tag        = 00: NULL, and no value follows | 01: a value follows         (nullable parts only)
 //     integer    = its bytes, the most significant first, the sign bit flipped  (uint64: not flipped)
+//                  also of booleans, dates, timestamps and decimals, which are stored as integers
 //     float      = its bits, the most significant byte first: sign bit flipped if it is 0, all bits if it is 1
 //     text, blob = its bytes, 00 written as 01 01 and 01 as 01 02, then 00
 //
@@ -68,8 +69,8 @@ class KeyCodec {
   const std::vector<KeyPart>& parts() const { return parts_; }
 
   /// Appends the key of `values`, one for each part, to `out`. kInvalidArgument: another number of values; a value of
-  /// another type, NULL in a part that is not nullable, or text that is not UTF-8 (the message names the part); a key
-  /// over kMaxKeyBytes (the message has its length). After an error `out` is unchanged.
+  /// another type or outside of its range, NULL in a part that is not nullable, or text that is not UTF-8 (the message
+  /// names the part); a key over kMaxKeyBytes (the message has its length). After an error `out` is unchanged.
   Status encode(std::span<const Value> values, std::string& out) const;
 
   /// Appends the common prefix of all keys that have `values` in their first parts. Exactly these keys lie in

@@ -24,6 +24,17 @@ bool is_whole_number(std::string_view text) {
 }
 
 // Accepts decimal numbers such as -12.5e-3, with digits on at least one side of the point.
+/// The number of digits of a decimal number without the zeros at its begin and end.
+int significant_digits(std::string_view text) {
+  int seen = 0, significant = 0;
+  for (const char c : text.substr(0, text.find_first_of("eE"))) {
+    if (!is_digit(c) || (c == '0' && seen == 0)) continue;
+    ++seen;
+    if (c != '0') significant = seen;
+  }
+  return significant;
+}
+
 bool is_decimal_number(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   size_t at = 0;
@@ -102,7 +113,10 @@ SchemaInference::Kind SchemaInference::kind_of(std::string_view text, Column& co
     const bool small = *value >= std::numeric_limits<int32_t>::min() && *value <= std::numeric_limits<int32_t>::max();
     return small ? Kind::kInt32 : Kind::kInt64;
   }
-  if (is_decimal_number(text)) return parse_number<double>(text) ? Kind::kFloat64 : Kind::kText;  // 1e999
+  if (is_decimal_number(text)) {
+    const bool exact = significant_digits(text) <= std::numeric_limits<double>::max_digits10;
+    return exact && parse_number<double>(text) ? Kind::kFloat64 : Kind::kText;  // 1e999
+  }
   // Words in another spelling than that of an export stay text.
   if (text == "true" || text == "false") return Kind::kBoolean;
   if (parse_date(text)) return Kind::kDate;

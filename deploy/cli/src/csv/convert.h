@@ -26,9 +26,10 @@ struct NullWords {
 /// Infers a schema from the rows of a CSV file.
 ///
 /// A column is int32 if all its values are whole numbers in that range, int64 if they fit there, float64 if they are
-/// decimal numbers, and text otherwise. A column with a NULL is nullable. Numbers with leading zeros or a plus sign are
-/// text, because a number would not keep these characters. The inference never chooses int16 or float32, so that later
-/// rows with larger values fit. Types only widen: int32 → int64 → float64 → text. A column with decimal numbers and an
+/// decimal numbers of up to 17 digits, boolean if they are true or false, a date or timestamp if they are, and text
+/// otherwise. A column with a NULL is nullable. Numbers with leading zeros or a plus sign are text, because a number
+/// would not keep these characters. The inference never chooses int16 or float32, so that later rows with larger values
+/// fit. Types only widen: int32 → int64 → float64 → text, date → timestamp → text. A column with decimal numbers and an
 /// int64 value beyond 2^53 is text.
 class SchemaInference {
  public:

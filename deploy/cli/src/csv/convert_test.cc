@@ -35,6 +35,9 @@ TEST(SchemaInference, InfersTextWhereNumbersWouldNotRoundTrip) {
   EXPECT_EQ(infer("a\n-\n"), "(a text)");
   EXPECT_EQ(infer("a\n0x10\n"), "(a text)");
   EXPECT_EQ(infer("a\nnan\n"), "(a text)");
+  EXPECT_EQ(infer("a\n-0.12345678901234567\n"), "(a float64)") << "17 digits";
+  EXPECT_EQ(infer("a\n0.00012345678901234567000\n"), "(a float64)") << "zeros at the ends do not count";
+  EXPECT_EQ(infer("a\n1234567890123456.78\n"), "(a text)") << "18 digits";
 }
 
 TEST(SchemaInference, WideningDoesNotDependOnOrder) {
