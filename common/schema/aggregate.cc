@@ -91,10 +91,12 @@ void update_real_extreme(AggregateOp op, double value, Accumulator& into) {
 
 GroupTable::GroupTable(const Schema& schema, const Query& query, size_t max_groups, size_t max_bytes,
                        MemoryAccount* account)
-    : schema_(schema), group_by_(query.group_by), max_groups_(max_groups), max_bytes_(max_bytes), account_(account) {
+    : group_by_(query.group_by), max_groups_(max_groups), max_bytes_(max_bytes), account_(account) {
+  const QueryColumns columns(schema, query.computed);
+  for (const uint16_t column : group_by_) group_types_.push_back(columns.type(column));
   for (const Aggregate& aggregate : query.aggregates) {
     const bool all = aggregate.op == AggregateOp::kCountAll;
-    aggregates_.push_back({aggregate.op, aggregate.field, all ? FieldType() : schema.field(aggregate.field).type});
+    aggregates_.push_back({aggregate.op, aggregate.field, all ? FieldType() : columns.type(aggregate.field)});
   }
   for (const Field& column : query.result_schema(schema).columns) names_.push_back(column.name);
   clear();
@@ -197,16 +199,21 @@ Result<size_t> GroupTable::group_of(Bytes key) {
   return groups_ - 1;
 }
 
-void GroupTable::update_text_extreme(const Column& column, std::string_view value, Accumulator& into) {
+void GroupTable::update_text(size_t group, size_t aggregate, std::string_view value, bool first) {
+  update_text_extreme(aggregates_[aggregate], value, first, accumulators(group)[aggregate]);
+}
+
+void GroupTable::update_text_extreme(const Column& column, std::string_view value, bool first, Accumulator& into) {
   // Only a new extreme is copied.
-  if (into.count != 0 && !better(column.op, value <=> std::string_view(into.text))) return;
+  if (!first && !better(column.op, value <=> std::string_view(into.text))) return;
   text_bytes_ = text_bytes_ - into.text.size() + value.size();
   const size_t before = into.text.capacity();
   into.text = value;
   text_capacity_ += into.text.capacity() - before;  // never negative, because an assignment keeps the capacity
 }
 
-void GroupTable::accumulate(const Column& column, const RowView& row, Accumulator& into) {
+template <class Row>
+void GroupTable::accumulate(const Column& column, const Row& row, Accumulator& into) {
   if (column.op == AggregateOp::kCountAll) {
     ++into.count;
     return;
@@ -214,7 +221,7 @@ void GroupTable::accumulate(const Column& column, const RowView& row, Accumulato
   if (row.is_null(column.field)) return;
   if (is_extreme(column.op)) {
     if (is_variable(column.type)) {
-      update_text_extreme(column, row.text(column.field), into);
+      update_text_extreme(column, row.text(column.field), into.count == 0, into);
     } else if (is_float(column.type)) {
       update_real_extreme(column.op, get_real(column.type, row, column.field), into);
     } else {
@@ -230,35 +237,45 @@ void GroupTable::accumulate(const Column& column, const RowView& row, Accumulato
   ++into.count;
 }
 
-Status GroupTable::add(const RowView& row) {
-  size_t group = 0;
-  if (!group_by_.empty()) {
-    key_.clear();
-    ByteWriter out(key_);
-    for (const uint16_t field : group_by_) {
-      if (row.is_null(field)) {
-        out.put<uint8_t>(0);
-      } else {
-        put_key(out, schema_.field(field).type, row, field);
-      }
+template <class Row>
+Result<size_t> GroupTable::group_of_row(const Row& row) {
+  if (group_by_.empty()) return 0;
+  key_.clear();
+  ByteWriter out(key_);
+  for (size_t i = 0; i < group_by_.size(); ++i) {
+    if (row.is_null(group_by_[i])) {
+      out.put<uint8_t>(0);
+    } else {
+      put_key(out, group_types_[i], row, group_by_[i]);
     }
-    LOAM_ASSIGN_OR_RETURN(group, group_of(key_));
   }
+  return group_of(key_);
+}
+
+Result<size_t> GroupTable::group_of(const GroupRow& row) { return group_of_row(row); }
+
+template <class Row>
+Status GroupTable::add_row(const Row& row) {
+  LOAM_ASSIGN_OR_RETURN(const size_t group, group_of_row(row));
   Accumulator* const into = accumulators(group);
   for (size_t i = 0; i < aggregates_.size(); ++i) accumulate(aggregates_[i], row, into[i]);
   return check_texts();
 }
 
+Status GroupTable::add(const RowView& row) { return add_row(row); }
+Status GroupTable::add(const GroupRow& row) { return add_row(row); }
+
 /// Merges the partial columns of one aggregate, which begin at column `at`, and returns the column after them.
 size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, size_t at, size_t row, Accumulator& into) {
   if (column.op == AggregateOp::kCountAll || column.op == AggregateOp::kCount) {
-    into.count += partial.get<int64_t>(at, row);
+    into.count =
+        static_cast<int64_t>(static_cast<uint64_t>(into.count) + static_cast<uint64_t>(partial.get<int64_t>(at, row)));
     return at + 1;
   }
   if (is_extreme(column.op)) {
     if (partial.is_null(at, row)) return at + 1;
     if (is_variable(column.type)) {
-      update_text_extreme(column, partial.text(at, row), into);
+      update_text_extreme(column, partial.text(at, row), into.count == 0, into);
     } else if (is_float(column.type)) {
       update_real_extreme(column.op, get_real(column.type, partial, at, row), into);
     } else {
@@ -294,7 +311,7 @@ Status GroupTable::merge(const ChunkView& partial, size_t row) {
       if (partial.is_null(i, row)) {
         out.put<uint8_t>(0);
       } else {
-        put_key(out, schema_.field(group_by_[i]).type, partial, i, row);
+        put_key(out, group_types_[i], partial, i, row);
       }
     }
     LOAM_ASSIGN_OR_RETURN(group, group_of(key_));
@@ -314,7 +331,7 @@ size_t GroupTable::append_key(size_t group, ChunkBuilder& out) const {
       out.append_null(i);
       continue;
     }
-    const FieldType type = schema_.field(group_by_[i]).type;
+    const FieldType type = group_types_[i];
     if (is_variable(type)) {
       out.append_text(i, as_text(in.get_raw(in.get<uint32_t>())));
     } else {

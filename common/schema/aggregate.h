@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "common/base/bytes.h"
@@ -36,7 +37,29 @@ struct Accumulator {
 
   /// Adds a number to `whole` and `carry`.
   void add(Int128 x) {
-    if (__builtin_add_overflow(whole, x, &whole)) carry += x > 0 ? 1 : -1;
+    if (!__builtin_add_overflow(whole, x, &whole)) return;
+    // Unsigned arithmetic, because the carry of a faulty storage node may be any number.
+    carry = static_cast<int64_t>(static_cast<uint64_t>(carry) + (x > 0 ? 1 : ~uint64_t{0}));
+  }
+};
+
+/// The values of a row of which some columns may be computed. The numbers are those of the query.
+class GroupRow {
+ public:
+  virtual ~GroupRow() = default;
+  /// Whether a column is NULL.
+  virtual bool is_null(size_t column) const = 0;
+  /// A value that is stored as an integer; a value of a float column; the bytes of a text or blob. Not for NULL.
+  /// @{
+  virtual Int128 whole(size_t column) const = 0;
+  virtual double real(size_t column) const = 0;
+  virtual std::string_view text(size_t column) const = 0;
+  /// @}
+  /// A fixed-width value; T is the C++ type of the column.
+  template <class T>
+  T get(size_t column) const {
+    if constexpr (std::is_floating_point_v<T>) return static_cast<T>(real(column));
+    return static_cast<T>(whole(column));
   }
 };
 
@@ -46,7 +69,7 @@ struct Accumulator {
 /// order of their first rows. Keys are equal as in the order of values: NULL equals NULL, NaN equals NaN, and -0
 /// equals +0 and is returned as 0. clear() keeps the memory.
 ///
-/// Owner: one thread. The schema outlives the table.
+/// Owner: one thread.
 class GroupTable {
  public:
   /// `query` was checked against `schema`. Tests set other limits than the defaults. Before the table allocates
@@ -60,9 +83,18 @@ class GroupTable {
   /// The accumulators of a group, one for each aggregate of the query. Valid until the next group is added.
   Accumulator* accumulators(size_t group) { return accumulators_.data() + group * aggregates_.size(); }
 
-  /// Adds one selected row. kInvalidArgument: a limit is exceeded. kOverloaded: the account has no memory. After an
-  /// error the table must not be used any more.
+  /// Adds one selected row; a RowView has no computed columns. kInvalidArgument: a limit is exceeded. kOverloaded: the
+  /// account has no memory. After an error the table must not be used any more.
+  /// @{
   Status add(const RowView& row);
+  Status add(const GroupRow& row);
+  /// @}
+  /// Returns the group of a row, and adds it if there is none. Errors as add().
+  Result<size_t> group_of(const GroupRow& row);
+  /// Replaces the text of a MIN or MAX of a group if `value` is better. `first`: the group has none yet.
+  void update_text(size_t group, size_t aggregate, std::string_view value, bool first);
+  /// Checks the memory of texts against the limits, after update_text(). Errors as add().
+  Status check_texts();
   /// Adds one row of a partial chunk, that is, a group of a storage node. Errors as add().
   Status merge(const ChunkView& partial, size_t row);
 
@@ -84,9 +116,14 @@ class GroupTable {
   };
 
   Result<size_t> group_of(Bytes key);
-  void accumulate(const Column& column, const RowView& row, Accumulator& into);
+  template <class Row>
+  Status add_row(const Row& row);
+  template <class Row>
+  void accumulate(const Column& column, const Row& row, Accumulator& into);
   size_t merge_one(const Column& column, const ChunkView& partial, size_t at, size_t row, Accumulator& into);
-  void update_text_extreme(const Column& column, std::string_view value, Accumulator& into);
+  void update_text_extreme(const Column& column, std::string_view value, bool first, Accumulator& into);
+  template <class Row>
+  Result<size_t> group_of_row(const Row& row);
   size_t append_key(size_t group, ChunkBuilder& out) const;
   void append_extreme(const Column& column, const Accumulator& from, size_t at, ChunkBuilder& out) const;
   /// The value of a sum or an average.
@@ -96,12 +133,10 @@ class GroupTable {
   Status make_room(size_t key_bytes);
   template <class T>
   Status reserve(std::vector<T>& items, size_t more);
-  /// Checks the memory of texts against the limits after a row was added.
-  Status check_texts();
   Status grow();
 
-  const Schema& schema_;
   const std::vector<uint16_t> group_by_;
+  std::vector<FieldType> group_types_;
   std::vector<Column> aggregates_;
   std::vector<std::string> names_;  // names of the result's columns, for messages
   const size_t max_groups_;

@@ -50,7 +50,9 @@ Int128 power_of_ten(unsigned exponent) {
   return kPowers[exponent];
 }
 
-bool fits_digits(Int128 value, uint8_t digits) { return value < kPowers[digits] && value > -kPowers[digits]; }
+bool fits_digits(Int128 value, uint8_t digits) {
+  return digits <= kMaxDecimalDigits && value < kPowers[digits] && value > -kPowers[digits];
+}
 
 std::string decimal_text(Int128 value, uint8_t scale) {
   std::string text;  // backwards
@@ -97,9 +99,11 @@ Result<Int128> parse_decimal(std::string_view text, uint8_t digits, uint8_t scal
     behind += point ? 1 : 0;
   }
   if (seen == 0) return malformed();
-  const Status overflow(StatusCode::kOverflow, "'" + std::string(whole.substr(0, 64)) + "' has more than " +
-                                                   std::to_string(digits) + " digits with " + std::to_string(scale) +
-                                                   " of them behind the point");
+  const auto overflow = [&] {
+    return Status(StatusCode::kOverflow, "'" + std::string(whole.substr(0, 64)) + "' has more than " +
+                                             std::to_string(digits) + " digits with " + std::to_string(scale) +
+                                             " of them behind the point");
+  };
   // The first `keep` digits make the integer; further ones round, and missing ones are zeros.
   const int64_t keep = static_cast<int64_t>(seen - behind) + exponent + scale;
   Int128 value = 0;
@@ -113,14 +117,14 @@ Result<Int128> parse_decimal(std::string_view text, uint8_t digits, uint8_t scal
     if (number == keep && c >= '5') ++value;
     if (number++ >= keep) continue;
     // The check comes first, because ten times 38 digits may wrap around to a number of 38 digits.
-    if (!fits_digits(value, kMaxDecimalDigits - 1)) return overflow;
+    if (!fits_digits(value, kMaxDecimalDigits - 1)) return overflow();
     value = value * 10 + (c - '0');
   }
   for (; number < keep && value != 0; ++number) {
-    if (!fits_digits(value, kMaxDecimalDigits - 1)) return overflow;
+    if (!fits_digits(value, kMaxDecimalDigits - 1)) return overflow();
     value *= 10;
   }
-  if (!fits_digits(value, digits)) return overflow;
+  if (!fits_digits(value, digits)) return overflow();
   return negative ? -value : value;
 }
 
@@ -136,15 +140,14 @@ std::optional<Int128> rescale_decimal(Int128 value, uint8_t from, uint8_t to) {
   return checked(rounded(Wide(value), Wide(kPowers[from - to])));
 }
 
-// Two numbers of 38 digits are each below 2^127 / 1.7, so their sum does not leave 128 bits.
-std::optional<Int128> add_decimals(Int128 a, Int128 b) {
-  Int128 sum;
-  return __builtin_add_overflow(a, b, &sum) ? std::nullopt : checked(sum);
+std::optional<Int128> add_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale) {
+  const uint8_t scale = std::max(a_scale, b_scale);
+  return checked(Wide(a) * Wide(kPowers[scale - a_scale]) + Wide(b) * Wide(kPowers[scale - b_scale]));
 }
 
-std::optional<Int128> subtract_decimals(Int128 a, Int128 b) {
-  Int128 difference;
-  return __builtin_sub_overflow(a, b, &difference) ? std::nullopt : checked(difference);
+// The negative of a decimal is a decimal, because their range is symmetric.
+std::optional<Int128> subtract_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale) {
+  return add_decimals(a, a_scale, -b, b_scale);
 }
 
 std::optional<Int128> multiply_decimals(Int128 a, Int128 b) {
@@ -158,6 +161,8 @@ std::optional<Int128> divide_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8
   const int shift = int{scale} + b_scale - a_scale;
   Wide dividend(a), divisor(b);
   if (shift >= 0) {
+    // A dividend of 10^76 or more, and a divisor below 10^38, have a quotient of more than 38 digits.
+    if (abs(dividend) >= wide_power(static_cast<unsigned>(2 * kMaxDecimalDigits - shift))) return std::nullopt;
     dividend *= wide_power(static_cast<unsigned>(shift));
   } else {
     divisor *= wide_power(static_cast<unsigned>(-shift));
@@ -167,6 +172,12 @@ std::optional<Int128> divide_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8
     divisor = -divisor;
   }
   return checked(rounded(dividend, divisor));
+}
+
+std::optional<Int128> remainder_of_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale) {
+  LOAM_DCHECK(b != 0, "the caller refuses a division by zero");
+  const uint8_t scale = std::max(a_scale, b_scale);
+  return checked(Wide(a) * Wide(kPowers[scale - a_scale]) % (Wide(b) * Wide(kPowers[scale - b_scale])));
 }
 
 std::optional<Int128> mean_of_decimals(Int128 whole, int64_t carry, int64_t count, uint8_t more) {

@@ -41,14 +41,16 @@ std::strong_ordering compare_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8
 /// @{
 /// value · 10^-from with scale `to`, rounded half away from zero.
 std::optional<Int128> rescale_decimal(Int128 value, uint8_t from, uint8_t to);
-/// The sum of two numbers of one scale.
-std::optional<Int128> add_decimals(Int128 a, Int128 b);
-/// The difference of two numbers of one scale.
-std::optional<Int128> subtract_decimals(Int128 a, Int128 b);
+/// The sum, with the larger of the scales.
+std::optional<Int128> add_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale);
+/// The difference, with the larger of the scales.
+std::optional<Int128> subtract_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale);
 /// The product, whose scale is the sum of the scales.
 std::optional<Int128> multiply_decimals(Int128 a, Int128 b);
 /// The quotient with scale `scale`, rounded half away from zero. The divisor is not 0.
 std::optional<Int128> divide_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale, uint8_t scale);
+/// The remainder of a division that truncates to a whole number, with the larger of the scales. It has the sign of `a`.
+std::optional<Int128> remainder_of_decimals(Int128 a, uint8_t a_scale, Int128 b, uint8_t b_scale);
 /// @}
 
 /// The sum carry · 2^128 + whole of numbers of one scale, divided by their `count`, with `more` more digits behind the

@@ -38,12 +38,16 @@ inline double float_of_key(int64_t key) {
   return std::bit_cast<double>(key ^ ((key >> 63) & order_key_detail::kHighest));
 }
 
+/// The head key of a text whose first eight bytes, padded with zeros, are these in memory.
+inline int64_t head_key_of(uint64_t bytes) {
+  return static_cast<int64_t>(__builtin_bswap64(bytes) ^ order_key_detail::kSignBit);
+}
 /// The order key of the first eight bytes of a text, padded with zeros. If the head keys of two texts
 /// differ, the text with the lower key is the lower text.
 inline int64_t head_key(std::string_view text) {
   uint64_t bytes = 0;
   std::memcpy(&bytes, text.data(), std::min(text.size(), sizeof bytes));
-  return static_cast<int64_t>(__builtin_bswap64(bytes) ^ order_key_detail::kSignBit);
+  return head_key_of(bytes);
 }
 
 /// The order key of the last eight bytes of a text, read backwards and padded with zeros.

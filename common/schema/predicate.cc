@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "common/schema/expression.h"
+
 namespace loam {
 namespace {
 
@@ -16,37 +18,37 @@ bool is_text_op(PredicateOp op) {
 
 bool takes_none(PredicateOp op) { return op == PredicateOp::kIsNull || op == PredicateOp::kIsNotNull; }
 
-Status check_predicate(const Predicate& predicate, const Schema& schema) {
-  if (predicate.field >= schema.size()) {
-    return invalid_selection("no field " + std::to_string(predicate.field) + ", the table has " +
-                             std::to_string(schema.size()));
+Status check_predicate(const Predicate& predicate, const QueryColumns& columns) {
+  if (!columns.has(predicate.field)) {
+    return invalid_selection("no column " + std::to_string(predicate.field) + ", the table has " +
+                             std::to_string(columns.schema().size()) + " fields");
   }
-  const Field& field = schema.field(predicate.field);
-  const std::string where = "'" + field.name + "' " + std::string(to_string(predicate.op));
+  const FieldType type = columns.type(predicate.field);
+  // The name of a computed column is its expression, which takes time to write.
+  const auto invalid = [&](const std::string& what) {
+    return invalid_selection("'" + columns.name(predicate.field) + "' " + std::string(to_string(predicate.op)) + what);
+  };
   const size_t count = predicate.operands.size();
-  if (takes_none(predicate.op)) {
-    return count == 0 ? ok_status() : invalid_selection(where + " takes no operand");
-  }
+  if (takes_none(predicate.op)) return count == 0 ? ok_status() : invalid(" takes no operand");
   if (predicate.op == PredicateOp::kIn) {
     if (count == 0 || count > kMaxInOperands) {
-      return invalid_selection(where + " takes 1 to " + std::to_string(kMaxInOperands) + " operands, not " +
-                               std::to_string(count));
+      return invalid(" takes 1 to " + std::to_string(kMaxInOperands) + " operands, not " + std::to_string(count));
     }
   } else if (count != 1) {
-    return invalid_selection(where + " takes one operand, not " + std::to_string(count));
+    return invalid(" takes one operand, not " + std::to_string(count));
   }
-  if (is_text_op(predicate.op) && field.type != FieldType::kText) {
-    return invalid_selection(where + " is for text, the field is " + to_string(field.type));
+  if (is_text_op(predicate.op) && type != FieldType::kText) {
+    return invalid(" is for text, the field is " + to_string(type));
   }
   for (const Value& operand : predicate.operands) {
-    if (operand.is_null()) return invalid_selection(where + " NULL is never true: use IS NULL or IS NOT NULL");
-    if (operand.type() != field.type) {
-      return invalid_selection(where + ": the field is " + to_string(field.type) + ", the operand " +
-                               to_string(operand.type()));
+    if (operand.is_null()) return invalid(" NULL is never true: use IS NULL or IS NOT NULL");
+    if (operand.type() != type) {
+      return invalid(": the field is " + to_string(type) + ", the operand " + to_string(operand.type()));
     }
     if (operand.type() == FieldType::kText && !is_utf8(operand.as_text())) {
-      return invalid_selection(where + ": the operand is text that is not UTF-8");
+      return invalid(": the operand is text that is not UTF-8");
     }
+    if (!operand.in_range()) return invalid(": the operand is outside of the range of " + to_string(type));
   }
   return ok_status();
 }
@@ -54,10 +56,7 @@ Status check_predicate(const Predicate& predicate, const Schema& schema) {
 /// The bytes of the operands that count against kMaxSelectionBytes.
 size_t operand_bytes(const Predicate& predicate) {
   size_t bytes = 0;
-  for (const Value& operand : predicate.operands) {
-    // Never below 4 bytes, so the limit on bytes also limits the number of operands (decode()).
-    bytes += is_variable(operand.type()) ? operand.as_text().size() + sizeof(uint32_t) : sizeof(uint64_t);
-  }
+  for (const Value& operand : predicate.operands) bytes += constant_bytes(operand);
   return bytes;
 }
 
@@ -76,6 +75,11 @@ std::weak_ordering compare_field(const RowView& row, size_t field, const Value& 
 }
 
 }  // namespace
+
+// Never below 4 bytes, so the limit on bytes also limits the number of constants (decode()).
+size_t constant_bytes(const Value& constant) {
+  return is_variable(constant.type()) ? constant.as_text().size() + sizeof(uint32_t) : sizeof(uint64_t);
+}
 
 std::string_view to_string(PredicateOp op) {
   switch (op) {
@@ -112,7 +116,7 @@ Selection& Selection::where(uint16_t field, PredicateOp op, std::vector<Value> o
   return *this;
 }
 
-Status Selection::check(const Schema& schema) const {
+Status Selection::check(const QueryColumns& columns) const {
   if (all.size() > kMaxClauses) {
     return invalid_selection(std::to_string(all.size()) + " clauses, at most " + std::to_string(kMaxClauses) +
                              " are allowed");
@@ -125,7 +129,7 @@ Status Selection::check(const Schema& schema) const {
                                std::to_string(kMaxPredicatesPerClause) + " are allowed");
     }
     for (const Predicate& predicate : clause.any) {
-      LOAM_RETURN_IF_ERROR(check_predicate(predicate, schema));
+      LOAM_RETURN_IF_ERROR(check_predicate(predicate, columns));
       bytes += operand_bytes(predicate);
     }
   }
@@ -164,7 +168,7 @@ Result<Selection> Selection::decode(ByteReader& in) {
     const size_t predicates = limited(in.get_count(3), kMaxPredicatesPerClause);  // field, operator, operand count
     for (size_t p = 0; p < predicates && !in.failed(); ++p) {
       Predicate& predicate = clause.any.emplace_back();
-      predicate.field = static_cast<uint16_t>(limited(in.get_varint(), kMaxFields - 1));
+      predicate.field = static_cast<uint16_t>(limited(in.get_varint(), kFirstComputed + kMaxComputed - 1));
       predicate.op = in.get<PredicateOp>();
       if (predicate.op < PredicateOp::kEqual || predicate.op > PredicateOp::kContains) in.fail();
       const size_t operands = limited(in.get_count(1), kMaxInOperands);
@@ -180,7 +184,7 @@ Result<Selection> Selection::decode(ByteReader& in) {
   return selection;
 }
 
-std::string Selection::to_string(const Schema& schema) const {
+std::string Selection::to_string(const QueryColumns& columns) const {
   std::string text;
   for (const Clause& clause : all) {
     if (!text.empty()) text += " AND ";
@@ -188,7 +192,7 @@ std::string Selection::to_string(const Schema& schema) const {
     for (size_t i = 0; i < clause.any.size(); ++i) {
       const Predicate& predicate = clause.any[i];
       if (i != 0) text += " OR ";
-      text += schema.field(predicate.field).name + " " + std::string(loam::to_string(predicate.op));
+      text += columns.name(predicate.field) + " " + std::string(loam::to_string(predicate.op));
       for (const Value& operand : predicate.operands) text += " " + operand.to_string();
     }
     text += ")";

@@ -41,10 +41,12 @@ enum class PredicateOp : uint8_t {
 /// The operator for messages: "=", "IS NULL", "begins with" and so on.
 std::string_view to_string(PredicateOp op);
 
-/// A comparison of one field with constants. IS [NOT] NULL has no operand, IN has at least one, every other operator
-/// has one. An operand is never NULL and has exactly the type of the field; Value::convert() converts it.
+class QueryColumns;
+
+/// A comparison of one column with constants. IS [NOT] NULL has no operand, IN has at least one, every other operator
+/// has one. An operand is never NULL and has exactly the type of the column; Value::convert() converts it.
 struct Predicate {
-  uint16_t field = 0;                    ///< number of the field in the table's schema
+  uint16_t field = 0;                    ///< number of the field, or of a computed column (expression.h)
   PredicateOp op = PredicateOp::kEqual;  ///< the comparison
   std::vector<Value> operands;           ///< the constants, as many as `op` needs
 
@@ -75,18 +77,21 @@ struct Selection {
   /// True for the same clauses in the same order. Two selections of the same rows may differ.
   bool operator==(const Selection&) const = default;
 
-  /// Checks the selection against a schema. kInvalidArgument: a field does not exist; an operand has another type or
-  /// is NULL; there are too many or too few operands; a text is not UTF-8; a text operator is used for another type;
-  /// or a limit is exceeded. The message names the field.
-  Status check(const Schema& schema) const;
+  /// Checks the selection against the columns of its query, which may be a schema. kInvalidArgument: a column does not
+  /// exist; an operand has another type or is NULL; there are too many or too few operands; a text is not UTF-8; a text
+  /// operator is used for another type; or a limit is exceeded. The message names the field.
+  Status check(const QueryColumns& columns) const;
   /// Appends the selection.
   void encode(ByteWriter& out) const;
   /// Reads a selection. kMalformed: the bytes are no selection, or exceed a limit. The schema is not known here, so
   /// the caller calls check() afterwards.
   static Result<Selection> decode(ByteReader& in);
   /// The selection as a text for people.
-  std::string to_string(const Schema& schema) const;
+  std::string to_string(const QueryColumns& columns) const;
 };
+
+/// The bytes of a constant that count against kMaxSelectionBytes: at least 4.
+size_t constant_bytes(const Value& constant);
 
 /// Whether a row matches a predicate, which was checked against the row's schema. This is the reference
 /// implementation, against which the compiled predicates of scans are tested.

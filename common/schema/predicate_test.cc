@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/schema/calendar.h"
 #include "common/testing/random_schema.h"
 
 namespace loam {
@@ -114,6 +115,10 @@ TEST(Predicate, CheckRefuses) {
       [&] { return check(1, PredicateOp::kEqual, {Value::text("\x9e")}); },
       [&] { return check(1, PredicateOp::kEqual, {Value::text(std::string(kMaxSelectionBytes, 'x'))}); },
       [&] { return Selection{{Clause{}}}.check(schema); },
+      [] {
+        const Schema days = Schema::make({{"day", FieldType::kDate, false}}).value();
+        return Selection().where(0, PredicateOp::kLess, {Value::date(kLastDate + 1)}).check(days);
+      },
       [&] {
         return Selection{std::vector<Clause>(kMaxClauses + 1, Clause{{{0, PredicateOp::kIsNull, {}}}})}.check(schema);
       },
@@ -154,7 +159,8 @@ TEST(Predicate, MalformedBytes) {
   EXPECT_EQ(code({1, 1, 0, 8, 0}), StatusCode::kOk);
   EXPECT_EQ(code({1, 1, 0, 0, 0}), StatusCode::kMalformed);           // no operator has number 0
   EXPECT_EQ(code({1, 1, 0, 13, 0}), StatusCode::kMalformed);          // nor 13
-  EXPECT_EQ(code({1, 1, 0x80, 0x08, 8, 0}), StatusCode::kMalformed);  // field 1024
+  EXPECT_EQ(code({1, 1, 0xff, 0x0f, 8, 0}), StatusCode::kOk);         // the last computed column
+  EXPECT_EQ(code({1, 1, 0x80, 0x10, 8, 0}), StatusCode::kMalformed);  // column 2048
   EXPECT_EQ(code({kMaxClauses + 1}, 1'000), StatusCode::kMalformed);
   EXPECT_EQ(code({1, kMaxPredicatesPerClause + 1}, 10'000), StatusCode::kMalformed);
   EXPECT_EQ(code({1, 1, 0, 7, 0x81, 0x20}, 10'000), StatusCode::kMalformed);  // 4,097 operands

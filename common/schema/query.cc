@@ -1,6 +1,7 @@
 // Checks, schemas and codec of queries.
 #include "common/schema/query.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/schema/decimal.h"
@@ -10,10 +11,10 @@ namespace {
 
 Status invalid_query(std::string message) { return {StatusCode::kInvalidArgument, "query: " + std::move(message)}; }
 
-Status check_field(const Schema& schema, uint16_t field, const char* what) {
-  if (field < schema.size()) return ok_status();
-  return invalid_query(std::string(what) + " names field " + std::to_string(field) + ", the table has " +
-                       std::to_string(schema.size()));
+Status check_column(const QueryColumns& columns, uint16_t column, const char* what) {
+  if (columns.has(column)) return ok_status();
+  return invalid_query(std::string(what) + " names column " + std::to_string(column) + ", the table has " +
+                       std::to_string(columns.schema().size()) + " fields");
 }
 
 Status check_limit(size_t count, size_t limit, const char* what) {
@@ -21,69 +22,69 @@ Status check_limit(size_t count, size_t limit, const char* what) {
   return invalid_query(std::to_string(count) + " " + what + ", at most " + std::to_string(limit) + " are allowed");
 }
 
-Status check_aggregate(const Aggregate& aggregate, const Schema& schema) {
+Status check_aggregate(const Aggregate& aggregate, const QueryColumns& columns) {
   if (aggregate.op == AggregateOp::kCountAll) return ok_status();
-  LOAM_RETURN_IF_ERROR(check_field(schema, aggregate.field, "an aggregate"));
-  const Field& field = schema.field(aggregate.field);
-  if ((aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) && !is_number(field.type)) {
-    return invalid_query(std::string(to_string(aggregate.op)) + " of '" + field.name + "', which is " +
-                         to_string(field.type));
+  LOAM_RETURN_IF_ERROR(check_column(columns, aggregate.field, "an aggregate"));
+  const FieldType type = columns.type(aggregate.field);
+  if ((aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) && !is_number(type)) {
+    return invalid_query(std::string(to_string(aggregate.op)) + " of '" + columns.name(aggregate.field) +
+                         "', which is " + to_string(type));
   }
   return ok_status();
 }
 
-std::string name_of(const Aggregate& aggregate, const Schema& schema) {
+std::string name_of(const Aggregate& aggregate, const QueryColumns& columns) {
   if (aggregate.op == AggregateOp::kCountAll) return "count(*)";
-  return std::string(to_string(aggregate.op)) + "(" + schema.field(aggregate.field).name + ")";
+  return std::string(to_string(aggregate.op)) + "(" + columns.name(aggregate.field) + ")";
 }
 
 /// The column of an aggregate in the result schema.
-Field result_column(const Aggregate& aggregate, const Schema& schema) {
-  const std::string name = name_of(aggregate, schema);
+Field result_column(const Aggregate& aggregate, const QueryColumns& columns) {
+  const std::string name = name_of(aggregate, columns);
   switch (aggregate.op) {
     case AggregateOp::kCountAll:
     case AggregateOp::kCount:
       return {name, FieldType::kInt64, false};
     case AggregateOp::kSum: {
-      const FieldType type = schema.field(aggregate.field).type;
+      const FieldType type = columns.type(aggregate.field);
       if (type == FieldType::kDecimal) return {name, sum_type(type), true};
       return {name, is_float(type) ? FieldType::kFloat64 : FieldType::kInt64, true};
     }
     case AggregateOp::kAvg: {
-      const FieldType type = schema.field(aggregate.field).type;
+      const FieldType type = columns.type(aggregate.field);
       return {name, type == FieldType::kDecimal ? average_type(type) : FieldType(FieldType::kFloat64), true};
     }
     case AggregateOp::kMin:
     case AggregateOp::kMax:
       break;
   }
-  return {name, schema.field(aggregate.field).type, true};
+  return {name, columns.type(aggregate.field), true};
 }
 
 /// Appends the columns of an aggregate in the partial schema. An average has a sum and a count, because averages cannot
 /// be merged; an exact sum of integers has two halves.
-void add_partial_columns(const Aggregate& aggregate, const Schema& schema, std::vector<Field>& out) {
-  const std::string name = name_of(aggregate, schema);
+void add_partial_columns(const Aggregate& aggregate, const QueryColumns& columns, std::vector<Field>& out) {
+  const std::string name = name_of(aggregate, columns);
   if (aggregate.op != AggregateOp::kSum && aggregate.op != AggregateOp::kAvg) {
-    out.push_back(result_column(aggregate, schema));
+    out.push_back(result_column(aggregate, columns));
     return;
   }
-  if (is_float(schema.field(aggregate.field).type)) {
+  if (is_float(columns.type(aggregate.field))) {
     out.push_back({name + ".sum", FieldType::kFloat64, false});
   } else {
     out.push_back({name + ".high", FieldType::kInt64, false});
     out.push_back({name + ".low", FieldType::kUint64, false});
     // The sum of decimals in 128 bits may need more of them.
-    if (is_long(schema.field(aggregate.field).type)) out.push_back({name + ".carry", FieldType::kInt64, false});
+    if (is_long(columns.type(aggregate.field))) out.push_back({name + ".carry", FieldType::kInt64, false});
   }
   out.push_back({name + ".count", FieldType::kInt64, false});
 }
 
 /// Appends the columns of a projection.
-void add_projection(const Query& query, const Schema& schema, std::vector<Field>& out) {
+void add_projection(const Query& query, const QueryColumns& columns, std::vector<Field>& out) {
   if (query.with_key) out.push_back({"_key", FieldType::kUint64, false});
   if (query.with_version) out.push_back({"_version", FieldType::kUint64, false});
-  for (const uint16_t field : query.select) out.push_back(schema.field(field));
+  for (const uint16_t field : query.select) out.push_back(columns.field(field));
 }
 
 }  // namespace
@@ -105,20 +106,22 @@ std::string_view to_string(AggregateOp op) {
   return "unknown aggregate";
 }
 
-size_t partial_columns(const Aggregate& aggregate, const Schema& schema) {
+size_t partial_columns(const Aggregate& aggregate, const QueryColumns& columns) {
   if (aggregate.op != AggregateOp::kSum && aggregate.op != AggregateOp::kAvg) return 1;
-  const FieldType type = schema.field(aggregate.field).type;
+  const FieldType type = columns.type(aggregate.field);
   return is_float(type) ? 2 : is_long(type) ? 4 : 3;
 }
 
 Status Query::check(const Schema& schema) const {
-  LOAM_RETURN_IF_ERROR(where.check(schema));
+  const QueryColumns columns(schema, computed);
+  LOAM_RETURN_IF_ERROR(columns.check());
+  LOAM_RETURN_IF_ERROR(where.check(columns));
   LOAM_RETURN_IF_ERROR(check_limit(select.size(), kMaxSelectFields, "selected fields"));
   LOAM_RETURN_IF_ERROR(check_limit(aggregates.size(), kMaxAggregates, "aggregates"));
   LOAM_RETURN_IF_ERROR(check_limit(group_by.size(), kMaxGroupBy, "fields to group by"));
-  for (const uint16_t field : select) LOAM_RETURN_IF_ERROR(check_field(schema, field, "the projection"));
-  for (const uint16_t field : group_by) LOAM_RETURN_IF_ERROR(check_field(schema, field, "group-by"));
-  for (const Aggregate& aggregate : aggregates) LOAM_RETURN_IF_ERROR(check_aggregate(aggregate, schema));
+  for (const uint16_t field : select) LOAM_RETURN_IF_ERROR(check_column(columns, field, "the projection"));
+  for (const uint16_t field : group_by) LOAM_RETURN_IF_ERROR(check_column(columns, field, "group-by"));
+  for (const Aggregate& aggregate : aggregates) LOAM_RETURN_IF_ERROR(check_aggregate(aggregate, columns));
   // A query is a projection or an aggregation, never both: their results have different columns.
   const bool projecting = !select.empty() || with_key || with_version;
   if (aggregating()) {
@@ -129,7 +132,7 @@ Status Query::check(const Schema& schema) const {
   }
   if (!projecting) return invalid_query("asks for nothing: no field, no key, no version, no aggregate");
   if (top_k) {
-    LOAM_RETURN_IF_ERROR(check_field(schema, top_k->field, "top-k"));
+    LOAM_RETURN_IF_ERROR(check_column(columns, top_k->field, "top-k"));
     if (top_k->k == 0 || top_k->k > kMaxTopK) {
       return invalid_query("top-k of " + std::to_string(top_k->k) + " rows, 1 to " + std::to_string(kMaxTopK) +
                            " are allowed");
@@ -140,24 +143,52 @@ Status Query::check(const Schema& schema) const {
 }
 
 ResultSchema Query::result_schema(const Schema& schema) const {
+  const QueryColumns columns(schema, computed);
   ResultSchema result;
-  for (const uint16_t field : group_by) result.columns.push_back(schema.field(field));
-  for (const Aggregate& aggregate : aggregates) result.columns.push_back(result_column(aggregate, schema));
-  if (!aggregating()) add_projection(*this, schema, result.columns);
+  for (const uint16_t field : group_by) result.columns.push_back(columns.field(field));
+  for (const Aggregate& aggregate : aggregates) result.columns.push_back(result_column(aggregate, columns));
+  if (!aggregating()) add_projection(*this, columns, result.columns);
   return result;
 }
 
 ResultSchema Query::partial_schema(const Schema& schema) const {
+  const QueryColumns columns(schema, computed);
   ResultSchema partial;
-  for (const uint16_t field : group_by) partial.columns.push_back(schema.field(field));
-  for (const Aggregate& aggregate : aggregates) add_partial_columns(aggregate, schema, partial.columns);
-  if (!aggregating()) add_projection(*this, schema, partial.columns);
+  for (const uint16_t field : group_by) partial.columns.push_back(columns.field(field));
+  for (const Aggregate& aggregate : aggregates) add_partial_columns(aggregate, columns, partial.columns);
+  if (!aggregating()) add_projection(*this, columns, partial.columns);
   // The client needs the field of the top-k to merge the rows, even if the query does not select it.
-  if (top_k) partial.columns.push_back(schema.field(top_k->field));
+  if (top_k) partial.columns.push_back(columns.field(top_k->field));
   return partial;
 }
 
+void Query::drop_unused() {
+  // Arguments come before the columns that use them, so one walk from the last column on finds all that are needed.
+  std::vector<bool> needed(computed.size(), false);
+  const auto need = [&](uint16_t column) {
+    if (column >= kFirstComputed) needed[column - kFirstComputed] = true;
+  };
+  for_each_use(need);
+  for (size_t i = computed.size(); i-- != 0;) {
+    if (needed[i]) std::ranges::for_each(computed[i].arguments, need);
+  }
+  std::vector<uint16_t> numbers(computed.size());
+  std::vector<Computed> kept;
+  const auto renumber = [&](uint16_t& column) {
+    if (column >= kFirstComputed) column = numbers[column - kFirstComputed];
+  };
+  for (size_t i = 0; i < computed.size(); ++i) {
+    if (!needed[i]) continue;
+    numbers[i] = static_cast<uint16_t>(kFirstComputed + kept.size());
+    std::ranges::for_each(computed[i].arguments, renumber);
+    kept.push_back(std::move(computed[i]));
+  }
+  for_each_use(renumber);
+  computed = std::move(kept);
+}
+
 void Query::encode(ByteWriter& out) const {
+  loam::encode(computed, out);
   where.encode(out);
   const auto put_fields = [&out](const std::vector<uint16_t>& fields) {
     out.put_varint(fields.size());
@@ -182,10 +213,11 @@ void Query::encode(ByteWriter& out) const {
 
 Result<Query> Query::decode(ByteReader& in) {
   Query query;
+  LOAM_ASSIGN_OR_RETURN(query.computed, decode_computed(in));
   LOAM_ASSIGN_OR_RETURN(query.where, Selection::decode(in));
   const auto get_field = [&in] {
     const uint64_t field = in.get_varint();
-    if (field >= kMaxFields) in.fail();
+    if (field >= kFirstComputed + kMaxComputed) in.fail();
     return static_cast<uint16_t>(field);
   };
   const auto get_fields = [&](std::vector<uint16_t>& fields, size_t limit) {

@@ -10,13 +10,14 @@
 
 #include "common/base/bytes.h"
 #include "common/base/status.h"
+#include "common/schema/expression.h"
 #include "common/schema/predicate.h"
 #include "common/schema/schema.h"
 
 namespace loam {
 
-/// Largest number of fields in a group-by.
-inline constexpr size_t kMaxGroupBy = 4;
+/// Largest number of columns in a group-by.
+inline constexpr size_t kMaxGroupBy = 32;
 /// Largest number of aggregates of a query.
 inline constexpr size_t kMaxAggregates = 64;
 /// Largest number of rows of a top-k, which each storage node keeps in memory.
@@ -36,19 +37,19 @@ enum class AggregateOp : uint8_t {
 /// The name of the function: "count" (for both counts), "sum" and so on.
 std::string_view to_string(AggregateOp op);
 
-/// An aggregate over one field.
+/// An aggregate over one column.
 struct Aggregate {
   AggregateOp op = AggregateOp::kCountAll;  ///< the function
-  uint16_t field = 0;                       ///< number of the field in the table's schema
+  uint16_t field = 0;                       ///< number of the field, or of a computed column
 
   /// True for the same function and field. The field counts also for kCountAll.
   bool operator==(const Aggregate&) const = default;
 };
 
-/// Selects the first k rows in the order of one field. NULL is below every value. If rows have equal values,
+/// Selects the first k rows in the order of one column. NULL is below every value. If rows have equal values,
 /// any of them may be returned.
 struct TopK {
-  uint16_t field = 0;       ///< number of the field in the table's schema
+  uint16_t field = 0;       ///< number of the field, or of a computed column
   uint64_t k = 0;           ///< number of rows, from 1 to kMaxTopK
   bool descending = false;  ///< whether the first row is the one with the highest value
 
@@ -80,6 +81,7 @@ struct ResultSchema {
 /// **Partial results.** A storage node sends columns of the *partial* schema: an average as sum and count, a sum of
 /// integers as two halves, and the field of a top-k as an additional column.
 struct Query {
+  std::vector<Computed> computed;     ///< the columns that the query computes; the first is kFirstComputed
   Selection where;                    ///< the rows to use
   std::vector<uint16_t> select;       ///< projection: the fields to return, in their order
   bool with_key = false;              ///< projection: whether to return the key of each record
@@ -104,6 +106,12 @@ struct Query {
   /// The columns that a storage node sends. Only for a checked query.
   ResultSchema partial_schema(const Schema& schema) const;
 
+  /// Calls f(uint16_t&) with the number of each column that the selection or the result uses, once for each use.
+  template <class F>
+  void for_each_use(F&& f);
+  /// Removes the computed columns that neither the selection nor the result uses, and numbers the others anew.
+  void drop_unused();
+
   /// Appends the query.
   void encode(ByteWriter& out) const;
   /// Reads a query. kMalformed: the bytes are no query, or exceed a limit. The schema is not known here, so the
@@ -111,7 +119,20 @@ struct Query {
   static Result<Query> decode(ByteReader& in);
 };
 
+template <class F>
+void Query::for_each_use(F&& f) {
+  for (Clause& clause : where.all) {
+    for (Predicate& predicate : clause.any) f(predicate.field);
+  }
+  for (uint16_t& column : select) f(column);
+  for (uint16_t& column : group_by) f(column);
+  for (Aggregate& aggregate : aggregates) {
+    if (aggregate.op != AggregateOp::kCountAll) f(aggregate.field);
+  }
+  if (top_k) f(top_k->field);
+}
+
 /// Number of columns of an aggregate in the partial schema.
-size_t partial_columns(const Aggregate& aggregate, const Schema& schema);
+size_t partial_columns(const Aggregate& aggregate, const QueryColumns& columns);
 
 }  // namespace loam

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/testing/random_expression.h"
 #include "common/testing/random_schema.h"
 
 namespace loam {
@@ -86,6 +87,15 @@ TEST(Query, CheckRefuses) {
       [](Query& q) { q.top_k = TopK{0, kMaxTopK + 1, false}; },
       [](Query& q) { q.top_k = TopK{0, 3, false}, q.limit = 3; },
       [](Query& q) { q.where.where(9, PredicateOp::kIsNull); },
+      [](Query& q) { q.computed.assign(kMaxComputed + 1, {Operation::kIsNull, FieldType::kBoolean, {0}, {}}); },
+      [](Query& q) {
+        const std::vector<uint16_t> arguments(kMaxArguments, 0);
+        q.computed.assign(2, {Operation::kCoalesce, sales().field(0).type, arguments, {}});
+      },
+      [](Query& q) {
+        const Value text = Value::text(std::string(kMaxSelectionBytes, 'x'));
+        q.computed = {{Operation::kConstant, FieldType::kText, {}, {text}}};
+      },
   };
   for (size_t i = 0; i < bad.size(); ++i) EXPECT_EQ(code(bad[i]), StatusCode::kInvalidArgument) << i;
 }
@@ -94,7 +104,8 @@ TEST(Query, CodecAndTruncation) {
   testing::Random random(testing::test_seed(std::random_device()()));
   for (int round = 0; round < 200; ++round) {
     const Schema schema = testing::random_schema(random, 6);
-    const Query query = testing::random_query(random, schema);
+    Query query = testing::random_query(random, schema);
+    query.computed = testing::RandomExpressions(random, schema).draw(random.below(6));
     ASSERT_TRUE(query.check(schema).ok()) << query.check(schema).to_string();
     Buffer buffer;
     ByteWriter out(buffer);
@@ -115,14 +126,27 @@ TEST(Query, MalformedBytes) {
     ByteReader in(std::as_bytes(std::span(bytes)));
     return Query::decode(in).code();
   };
-  EXPECT_EQ(code({0, 0, 1, 0, 0, 0}), StatusCode::kOk);
-  EXPECT_EQ(code({0, 0, 16, 0, 0, 0}), StatusCode::kMalformed);       // unknown flag
-  EXPECT_EQ(code({0, 0, 8, 0, 0, 0}), StatusCode::kMalformed);        // descending without top-k
-  EXPECT_EQ(code({0, 0, 0, 1, 0, 0, 0, 0}), StatusCode::kMalformed);  // no aggregate has number 0
-  EXPECT_EQ(code({0, 0, 0, 1, 7, 0, 0, 0}), StatusCode::kMalformed);  // nor 7
-  EXPECT_EQ(code({0, 0, 0, 0, kMaxGroupBy + 1}, 100), StatusCode::kMalformed);
-  EXPECT_EQ(code({0, 0, 0, kMaxAggregates + 1}, 1'000), StatusCode::kMalformed);
-  EXPECT_EQ(code({0, 0x81, 0x08}, 10'000), StatusCode::kMalformed);  // 1,025 fields
+  EXPECT_EQ(code({0, 0, 0, 1, 0, 0, 0}), StatusCode::kOk);
+  EXPECT_EQ(code({0, 0, 0, 16, 0, 0, 0}), StatusCode::kMalformed);       // unknown flag
+  EXPECT_EQ(code({0, 0, 0, 8, 0, 0, 0}), StatusCode::kMalformed);        // descending without top-k
+  EXPECT_EQ(code({0, 0, 0, 0, 1, 0, 0, 0, 0}), StatusCode::kMalformed);  // no aggregate has number 0
+  EXPECT_EQ(code({0, 0, 0, 0, 1, 7, 0, 0, 0}), StatusCode::kMalformed);  // nor 7
+  EXPECT_EQ(code({0, 0, 0, 0, 0, kMaxGroupBy + 1}, 100), StatusCode::kMalformed);
+  EXPECT_EQ(code({0, 0, 0, 0, kMaxAggregates + 1}, 1'000), StatusCode::kMalformed);
+  EXPECT_EQ(code({0, 0, 0x81, 0x08}, 10'000), StatusCode::kMalformed);  // 1,025 fields
+  EXPECT_EQ(code({0x81, 0x08}, 100'000), StatusCode::kMalformed);       // 1,025 computed columns
+  const std::vector<uint8_t> tail = {0, 0, 1, 0, 0, 0};
+  const auto computed = [&](std::vector<uint8_t> column) {
+    column.insert(column.begin(), 1);
+    column.insert(column.end(), tail.begin(), tail.end());
+    return code(column);
+  };
+  EXPECT_EQ(computed({2, 2, 0, 2, 0, 0, 0}), StatusCode::kOk);                  // int32: field 0 + field 0
+  EXPECT_EQ(computed({0, 2, 0, 2, 0, 0, 0}), StatusCode::kMalformed);           // no operation has number 0
+  EXPECT_EQ(computed({31, 2, 0, 2, 0, 0, 0}), StatusCode::kMalformed);          // nor 31
+  EXPECT_EQ(computed({2, 13, 0, 2, 0, 0, 0}), StatusCode::kMalformed);          // no type has number 13
+  EXPECT_EQ(computed({2, 2, 14, 2, 0, 0, 0}), StatusCode::kMalformed);          // no part of a date has number 14
+  EXPECT_EQ(computed({2, 2, 0, 2, 0, 0x80, 0x10, 0}), StatusCode::kMalformed);  // column 2048
 }
 
 }  // namespace
