@@ -14,6 +14,7 @@ _COMMON = {
     "memory": ("base",),
     "snapshot": ("base",),
     "schema": ("base",),
+    "expression": ("base", "schema"),
     "wire": ("base", "snapshot", "schema"),
     "latency": ("base", "wire"),
     "fiber": ("base",),

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace loam::storage {
+namespace loam {
 
 /// Upper bound on the rows of a block, and the number of bits of a RowMask.
 inline constexpr size_t kBlockRows = 256;
@@ -94,4 +94,4 @@ static_assert(RowMask::kWords == 4, "any() names the words");
 /// Row numbers of one block, in ascending order.
 using RowNumbers = std::array<uint16_t, kBlockRows>;
 
-}  // namespace loam::storage
+}  // namespace loam
