@@ -137,7 +137,7 @@ class RowsToChunks {
 
   const ResultSchema columns_;
   ChunkBuilder chunk_;
-  std::array<const std::byte*, storage::kBlockRows> rows_;
+  std::array<const std::byte*, kBlockRows> rows_;
   size_t waiting_ = 0;
   ScanTotals returned_;
   Buffer bytes_;

@@ -14,6 +14,7 @@
 #include "common/schema/query.h"
 #include "common/schema/schema.h"
 #include "common/testing/decimal_model.h"
+#include "common/testing/expression_reference.h"
 #include "storage-node/testing/scan_fixture.h"
 
 namespace loam::storage {
@@ -27,94 +28,64 @@ struct ReferenceRow {
 /// The expected result of a query: its rows in any order, or its error.
 struct ReferenceAnswer {
   Status status;
+  bool error_of_a_row = false;  ///< an expression is an error for a row that the query uses; the code may be any
   std::vector<ResultRow> rows;
 };
 
 /// Evaluates a query row by row over values.
 ///
 /// It shares no code with the evaluation in the storage node except the order of values: no row layouts, compiled
-/// predicates, group tables, accumulators, nor the merger of the client. It ignores the limit and the top-k of a query.
-/// Owner: the test. Threads: one.
+/// predicates, vectors, group tables, accumulators, nor the merger of the client. It ignores the limit and the top-k of
+/// a query. Owner: the test. Threads: one.
 class ReferenceEvaluator {
  public:
-  ReferenceEvaluator(const Schema& schema, const Query& query) : schema_(schema), query_(query) {}
+  ReferenceEvaluator(const Schema& schema, const Query& query) : columns_(schema, query.computed), query_(query) {}
 
   /// The expected result over these visible records.
   ReferenceAnswer answer(const std::vector<ReferenceRow>& rows) const {
     ReferenceAnswer answer;
-    std::map<ResultRow, std::vector<const ResultRow*>, LessRow> groups;
+    std::map<ResultRow, std::vector<ResultRow>, LessRow> groups;  // of each group the arguments of the aggregates
     if (query_.group_by.empty()) groups[{}];
     for (const ReferenceRow& row : rows) {
-      if (!selected(row.values)) continue;
+      testing::ExpressionReference values(query_.computed, row.values);
+      const std::optional<bool> use = testing::selected(query_.where, values);
+      answer.error_of_a_row = answer.error_of_a_row || !use;
+      if (!use.value_or(false)) continue;
+      // The value of a column that the result uses.
+      const auto value = [&](uint16_t column) {
+        const auto outcome = values.value(column);
+        answer.error_of_a_row = answer.error_of_a_row || !outcome;
+        return outcome.value_or(Value::null());
+      };
       if (!query_.aggregating()) {
-        answer.rows.push_back(projected(row));
+        ResultRow& out = answer.rows.emplace_back();
+        if (query_.with_key) out.push_back(Value::uint64(row.key));
+        for (const uint16_t column : query_.select) out.push_back(value(column));
         continue;
       }
-      ResultRow group;
-      for (const uint16_t field : query_.group_by) group.push_back(row.values[field]);
-      groups[std::move(group)].push_back(&row.values);
+      ResultRow group, arguments;
+      for (const uint16_t column : query_.group_by) group.push_back(value(column));
+      for (const Aggregate& aggregate : query_.aggregates) {
+        arguments.push_back(aggregate.op == AggregateOp::kCountAll ? Value::null() : value(aggregate.field));
+      }
+      groups[std::move(group)].push_back(std::move(arguments));
     }
     if (!query_.aggregating()) return answer;
     for (const auto& [group, members] : groups) {
       ResultRow& out = answer.rows.emplace_back(group);
-      for (const Aggregate& aggregate : query_.aggregates) out.push_back(aggregated(aggregate, members, answer.status));
+      for (size_t i = 0; i < query_.aggregates.size(); ++i) out.push_back(aggregated(i, members, answer.status));
     }
     return answer;
   }
 
  private:
-  /// True if the value satisfies the predicate. IS NULL alone selects NULL; every other predicate is UNKNOWN on NULL.
-  static bool holds(const Predicate& predicate, const Value& value) {
-    if (predicate.op == PredicateOp::kIsNull) return value.is_null();
-    if (value.is_null()) return false;
-    const auto is = [&](auto test) { return test(value.compare(predicate.operands.front())); };
-    switch (predicate.op) {
-      case PredicateOp::kIsNotNull:
-        return true;
-      case PredicateOp::kIn:
-        return std::ranges::find(predicate.operands, value) != predicate.operands.end();
-      case PredicateOp::kEqual:
-        return is([](auto order) { return order == 0; });
-      case PredicateOp::kNotEqual:
-        return is([](auto order) { return order != 0; });
-      case PredicateOp::kLess:
-        return is([](auto order) { return order < 0; });
-      case PredicateOp::kLessEqual:
-        return is([](auto order) { return order <= 0; });
-      case PredicateOp::kGreater:
-        return is([](auto order) { return order > 0; });
-      case PredicateOp::kGreaterEqual:
-        return is([](auto order) { return order >= 0; });
-      default:
-        break;
-    }
-    const std::string_view text = value.as_text(), part = predicate.operands.front().as_text();
-    if (predicate.op == PredicateOp::kPrefix) return text.substr(0, part.size()) == part;
-    if (predicate.op == PredicateOp::kContains) return text.find(part) != std::string_view::npos;
-    return text.size() >= part.size() && text.substr(text.size() - part.size()) == part;
-  }
-
-  /// True if the row satisfies the filter: a conjunction of disjunctions.
-  bool selected(const ResultRow& row) const {
-    return std::ranges::all_of(query_.where.all, [&](const Clause& clause) {
-      return std::ranges::any_of(clause.any, [&](const Predicate& p) { return holds(p, row[p.field]); });
-    });
-  }
-
-  /// The values that a projection returns for the row.
-  ResultRow projected(const ReferenceRow& row) const {
-    ResultRow out;
-    if (query_.with_key) out.push_back(Value::uint64(row.key));
-    for (const uint16_t field : query_.select) out.push_back(row.values[field]);
-    return out;
-  }
-
-  /// The value of an aggregate over the rows of one group. Sets `status` if a sum leaves int64.
-  Value aggregated(const Aggregate& aggregate, const std::vector<const ResultRow*>& members, Status& status) const {
+  /// The value of an aggregate over the rows of one group. Sets `status` if a sum leaves its type.
+  Value aggregated(size_t number, const std::vector<ResultRow>& members, Status& status) const {
+    const Aggregate& aggregate = query_.aggregates[number];
     if (aggregate.op == AggregateOp::kCountAll) return Value::int64(static_cast<int64_t>(members.size()));
     std::vector<Value> present;
-    for (const ResultRow* const row : members) {
-      if (const Value& value = (*row)[aggregate.field]; !value.is_null()) present.push_back(value);
+    for (const ResultRow& member : members) {
+      if (!member[number].is_null()) present.push_back(member[number]);
     }
     const auto count = static_cast<int64_t>(present.size());
     if (aggregate.op == AggregateOp::kCount) return Value::int64(count);
@@ -123,12 +94,12 @@ class ReferenceEvaluator {
     if (aggregate.op == AggregateOp::kMin) return *std::ranges::min_element(present, less);
     if (aggregate.op == AggregateOp::kMax) return *std::ranges::max_element(present, less);
     const bool mean = aggregate.op == AggregateOp::kAvg;
-    if (is_float(schema_.field(aggregate.field).type)) {
+    if (is_float(columns_.type(aggregate.field))) {
       double sum = 0;
       for (const Value& value : present) sum += value.as_float64();
       return Value::float64(mean ? sum / static_cast<double>(count) : sum);
     }
-    if (const FieldType type = schema_.field(aggregate.field).type; type == FieldType::kDecimal) {
+    if (const FieldType type = columns_.type(aggregate.field); type == FieldType::kDecimal) {
       const std::optional<Value> value = testing::decimal_aggregate(mean, type, present);
       if (!value) status = {StatusCode::kOverflow, "reference evaluation: more than 38 digits"};
       return value.value_or(Value::null());
@@ -142,7 +113,7 @@ class ReferenceEvaluator {
     return Value::int64(static_cast<int64_t>(sum));
   }
 
-  const Schema& schema_;
+  const QueryColumns columns_;
   const Query& query_;
 };
 

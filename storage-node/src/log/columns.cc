@@ -156,6 +156,32 @@ std::string_view Columns::text(size_t field, size_t row) const {
   return {reinterpret_cast<const char*>(at(text_offset(row) + begin - schema_->fixed_size())), end - begin};
 }
 
+bool Columns::heads(size_t field, size_t first, size_t count, int64_t* out) const {
+  const uint16_t variable = schema_->layout(field).variable_index;
+  const auto end_of = [&](size_t number) -> const Column& { return columns()[schema_->variable_fields()[number]]; };
+  const Column& ends = end_of(variable);
+  const Column* const begins = variable == 0 ? nullptr : &end_of(variable - size_t{1});
+  const uint32_t fixed = schema_->fixed_size();
+  bool distinct = true;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t row = first + i;
+    const auto begin = begins == nullptr ? fixed : static_cast<uint32_t>(stored(*begins, row));
+    const auto length = static_cast<uint32_t>(stored(ends, row)) - begin;
+    const std::byte* const text = at(text_offset(row) + begin - fixed);
+    uint64_t bytes = 0;
+    if (length >= sizeof bytes) {
+      std::memcpy(&bytes, text, sizeof bytes);
+    } else if (length != 0) {
+      // The eight bytes up to the end of the text, all of which lie in the page, without those before the text.
+      std::memcpy(&bytes, text + length - sizeof bytes, sizeof bytes);
+      bytes >>= 8 * (sizeof bytes - length);
+    }
+    out[i] = head_key_of(bytes);
+    distinct = distinct && (length == 0 || (length <= sizeof bytes && text[length - 1] != std::byte{0}));
+  }
+  return distinct;
+}
+
 const int64_t* Columns::integers(size_t field, size_t first, size_t count, int64_t* out) const {
   const Column& c = column(field);
   const std::byte* const from = at(c.offset + first * c.width);

@@ -116,6 +116,9 @@ class Columns {
   /// Decodes `count` integers of a field from row `first` on into `out`. Returns `out`; if the column stores full
   /// 8-byte values, returns their address in the page and leaves `out` unwritten.
   const int64_t* integers(size_t field, size_t first, size_t count, int64_t* out) const;
+  /// Writes the head keys (order_key.h) of `count` texts from row `first` on. Returns whether they tell the texts
+  /// apart: no text is longer than a head, and none ends with a zero byte.
+  bool heads(size_t field, size_t first, size_t count, int64_t* out) const;
   /// The first stored value of a field. Loops over a column start here.
   const std::byte* values(size_t field) const { return at(column(field).offset); }
   /// One byte of the NULL bitmap (schema.h), as an array over all rows.

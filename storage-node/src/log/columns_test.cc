@@ -64,7 +64,10 @@ TEST_F(ColumnsTest, ModelOfRows) {
         ASSERT_EQ(columns.is_null(field, i), row.is_null(field));
         const FieldType type = schema.field(field).type;
         if (is_variable(type)) {
-          ASSERT_EQ(columns.text(field, i), row.text(field));
+          const std::string_view text = row.text(field);
+          ASSERT_EQ(columns.text(field, i), text);
+          ASSERT_EQ(columns.heads(field, i, 1, out.data()), text.size() <= sizeof out[0] && !text.ends_with('\0'));
+          ASSERT_EQ(out[0], head_key(text));
         } else if (type == FieldType::kInt16) {
           ASSERT_EQ(columns.get<int16_t>(field, i), row.int16(field));
         } else if (type == FieldType::kInt32) {

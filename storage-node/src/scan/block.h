@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "common/base/bytes.h"
+#include "common/expression/row_mask.h"
 #include "storage-node/src/log/columns.h"
 #include "storage-node/src/log/entry.h"
-#include "storage-node/src/scan/row_mask.h"
 
 namespace loam::storage {
 

@@ -26,12 +26,59 @@ void load_column(const Block& block, uint32_t offset, To* out, Convert convert) 
 }  // namespace
 
 BlockValues::BlockValues(std::shared_ptr<const Schema> schema)
-    : schema_(std::move(schema)), columns_(schema_->size()) {}
+    : schema_(std::move(schema)), columns_(schema_->size()), fields_(*this), evaluator_(fields_) {}
 
 void BlockValues::reset(const Block& block) {
   block_ = &block;
   ++number_;
+  evaluator_.begin_batch();
   all_ = RowMask::first(block.size());
+}
+
+FieldType BlockValues::type(uint16_t column) const {
+  return column < kFirstComputed ? schema_->field(column).type : evaluator_.type(column);
+}
+
+Result<BlockValues::BoundQuery> BlockValues::bind(const Query& query) {
+  BoundQuery bound{query, {}};
+  const auto renumber = [&](uint16_t& column) {
+    if (column >= kFirstComputed) column = bound.columns[column - kFirstComputed];
+  };
+  for (Computed& column : bound.query.computed) {
+    std::ranges::for_each(column.arguments, renumber);
+    const Result<uint16_t> number = evaluator_.add(column);
+    if (!number.ok()) {
+      release(bound);
+      return number.status();
+    }
+    bound.columns.push_back(*number);
+  }
+  bound.query.for_each_use(renumber);
+  bound.query.computed.clear();
+  if (bound.query.group_by.empty()) return bound;
+  const auto same = [&](const SharedGroups& shared) { return shared.groups->columns() == bound.query.group_by; };
+  auto found = std::ranges::find_if(groups_, same);
+  if (found == groups_.end()) {
+    found = groups_.insert(found, {std::make_unique<BlockGroups>(bound.query.group_by), 0});
+  }
+  ++found->uses;
+  bound.groups = found->groups.get();
+  return bound;
+}
+
+void BlockValues::release(const BoundQuery& bound) {
+  for (const uint16_t number : bound.columns) evaluator_.release(number);
+  if (bound.groups == nullptr) return;
+  const auto same = [&](const SharedGroups& shared) { return shared.groups.get() == bound.groups; };
+  const auto found = std::ranges::find_if(groups_, same);
+  if (--found->uses == 0) groups_.erase(found);
+}
+
+BlockValues::Column& BlockValues::column_of(uint16_t field) {
+  if (field < kFirstComputed) return columns_[field];
+  const size_t at = field - size_t{kFirstComputed};
+  if (at >= computed_.size()) computed_.resize(at + 1);
+  return computed_[at];
 }
 
 BlockValues::Lanes& BlockValues::lanes(Column& column) {
@@ -39,7 +86,54 @@ BlockValues::Lanes& BlockValues::lanes(Column& column) {
   return *column.lanes;
 }
 
+// Rows without a value have the key 0, as NULLs of fields do.
+const int64_t* BlockValues::load_computed_keys(uint16_t field, Column& column) {
+  const ColumnLanes& from = evaluator_.computed(field);
+  if (from.keys != nullptr && from.present == RowMask::first(kBlockRows)) return from.keys;
+  int64_t* const out = lanes(column).keys;
+  std::fill_n(out, kBlockRows, 0);
+  const FieldType type = evaluator_.type(field);
+  from.present.for_each([&](size_t row) {
+    out[row] = type == FieldType::kBoolean ? int64_t{from.truths.test(row)}
+               : is_float(type)            ? order_key(from.reals[row])
+                                           : order_key(from.whole(row));
+  });
+  return out;
+}
+
+ColumnLanes BlockValues::field_lanes(uint16_t field) {
+  const FieldType type = schema_->field(field).type;
+  ColumnLanes out;
+  out.present = present(field);
+  Column& column = columns_[field];
+  if (is_variable(type)) {
+    if (column.texts == nullptr) column.texts = std::make_unique<std::array<std::string_view, kBlockRows>>();
+    out.present.for_each([&](size_t row) { (*column.texts)[row] = text(field, row); });
+    out.texts = column.texts->data();
+  } else if (is_float(type)) {
+    out.reals = reals(field);
+  } else if (type == FieldType::kBoolean) {
+    const int64_t* const bits = keys(field);
+    out.truths = out.present.filter([&](size_t row) { return bits[row] != 0; });
+  } else {
+    out.keys = keys(field);
+    const auto shared = [&](size_t row) {
+      return out.keys[row] == std::numeric_limits<int64_t>::min() ||
+             out.keys[row] == std::numeric_limits<int64_t>::max();
+    };
+    // Keys beyond 64 bits are not the values.
+    if (is_long(type) && out.present.filter(shared).any()) {
+      if (column.longs == nullptr) column.longs = std::make_unique<std::array<Int128, kBlockRows>>();
+      out.present.for_each([&](size_t row) { (*column.longs)[row] = value<Int128>(field, row); });
+      out.longs = column.longs->data();
+      out.keys = nullptr;
+    }
+  }
+  return out;
+}
+
 const int64_t* BlockValues::load_keys(uint16_t field, Column& column) {
+  if (field >= kFirstComputed) return load_computed_keys(field, column);
   int64_t* const out = lanes(column).keys;
   const FieldType type = schema_->field(field).type;
   if (is_float(type)) {
@@ -67,7 +161,7 @@ const int64_t* BlockValues::load_keys(uint16_t field, Column& column) {
 }
 
 const int64_t* BlockValues::keys(uint16_t field) {
-  Column& column = columns_[field];
+  Column& column = column_of(field);
   if (column.keys_of != number_) {
     column.keys_of = number_;
     column.keys = load_keys(field, column);
@@ -76,6 +170,14 @@ const int64_t* BlockValues::keys(uint16_t field) {
 }
 
 const double* BlockValues::load_reals(uint16_t field, Column& column) {
+  if (field >= kFirstComputed) {
+    const ColumnLanes& from = evaluator_.computed(field);
+    if (from.present == RowMask::first(kBlockRows)) return from.reals;
+    double* const out = lanes(column).reals;
+    std::fill_n(out, kBlockRows, 0.0);
+    from.present.for_each([&](size_t row) { out[row] = from.reals[row]; });
+    return out;
+  }
   double* const out = lanes(column).reals;
   const bool narrow = schema_->field(field).type == FieldType::kFloat32;
   if (const Columns* const columns = block_->columns()) {
@@ -98,7 +200,7 @@ const double* BlockValues::load_reals(uint16_t field, Column& column) {
 }
 
 const double* BlockValues::reals(uint16_t field) {
-  Column& column = columns_[field];
+  Column& column = column_of(field);
   if (column.reals_of != number_) {
     column.reals_of = number_;
     column.reals = load_reals(field, column);
@@ -108,7 +210,7 @@ const double* BlockValues::reals(uint16_t field) {
 
 uint64_t BlockValues::magnitude(uint16_t field) {
   const int64_t* const values = keys(field);
-  Column& column = columns_[field];
+  Column& column = column_of(field);
   if (column.magnitude_of != number_) {
     column.magnitude_of = number_;
     // v ^ (v >> 63) is v for v ≥ 0 and -v - 1 for v < 0. The OR of these is at least each of them, and cheaper than a
@@ -120,7 +222,23 @@ uint64_t BlockValues::magnitude(uint16_t field) {
   return column.magnitude;
 }
 
+const int64_t* BlockValues::exact_keys(uint16_t column) {
+  const FieldType of = type(column);
+  if (is_variable(of)) {
+    const int64_t* const of_texts = heads(column);
+    return column_of(column).short_texts ? of_texts : nullptr;
+  }
+  // The lowest and the highest key stand for several values. With one of them the magnitude has all its bits.
+  const bool shared = is_long(of) && magnitude(column) == std::numeric_limits<int64_t>::max();
+  return shared ? nullptr : keys(column);
+}
+
 const RowMask& BlockValues::present(uint16_t field) {
+  if (field >= kFirstComputed) {
+    Column& column = column_of(field);
+    if (std::exchange(column.present_of, number_) != number_) column.present = evaluator_.computed(field).present;
+    return column.present;
+  }
   const uint16_t bit = schema_->layout(field).null_bit;
   if (bit == FieldLayout::kNone) return all_;
   Column& column = columns_[field];
@@ -141,43 +259,51 @@ const RowMask& BlockValues::present(uint16_t field) {
 }
 
 bool BlockValues::is_null(uint16_t field, size_t row) const {
+  if (field >= kFirstComputed) return !evaluator_.computed(field).present.test(row);
   if (const Columns* const columns = block_->columns()) return columns->is_null(field, block_->first_row() + row);
   return RowView(*schema_, block_->entry(row).row()).is_null(field);
 }
 
 std::string_view BlockValues::text(uint16_t field, size_t row) const {
+  if (field >= kFirstComputed) {
+    const ColumnLanes& lanes = evaluator_.computed(field);
+    return lanes.present.test(row) ? lanes.texts[row] : std::string_view();
+  }
   if (const Columns* const columns = block_->columns()) return columns->text(field, block_->first_row() + row);
   return RowView(*schema_, block_->entry(row).row()).text(field);
 }
 
-RowView BlockValues::view(size_t row, std::span<const uint16_t> fields) {
-  const Columns* const columns = block_->columns();
-  if (columns == nullptr) return {*schema_, block_->entry(row).row()};
-  const size_t number = block_->first_row() + row;
-  row_.resize(columns->row_bytes(number));
-  // A row stores a text behind the end of the text before it. So a row view with one text needs all texts.
-  if (std::ranges::any_of(fields, [&](uint16_t field) { return is_variable(schema_->field(field).type); })) {
-    columns->gather(number, row_.data());
-  } else {
-    columns->gather(number, fields, row_.data());
-  }
-  return {*schema_, row_};
+Value BlockValues::any_value(uint16_t column, size_t row) const {
+  if (is_null(column, row)) return Value::null();
+  const FieldType of = type(column);
+  if (of == FieldType::kText) return Value::text(text(column, row));
+  if (of == FieldType::kBlob) return Value::blob(as_bytes(text(column, row)));
+  return with_stored(of, [&]<class T>(T) { return Value::stored(of, value<T>(column, row)); });
 }
 
 const int64_t* BlockValues::heads(uint16_t field) {
   // A field is either a number or a text. So heads use the array of keys, and tails use the array of reals.
-  Column& column = columns_[field];
+  Column& column = column_of(field);
   if (column.keys_of != number_) {
     column.keys_of = number_;
     int64_t* const out = lanes(column).keys;
-    for (size_t i = 0; i < size(); ++i) out[i] = head_key(text(field, i));
+    if (const Columns* const columns = field < kFirstComputed ? block_->columns() : nullptr) {
+      column.short_texts = columns->heads(field, block_->first_row(), size(), out);
+    } else {
+      column.short_texts = true;
+      for (size_t i = 0; i < size(); ++i) {
+        const std::string_view value = text(field, i);
+        out[i] = head_key(value);
+        if (value.size() > sizeof out[i] || value.ends_with('\0')) column.short_texts = false;
+      }
+    }
     column.keys = out;
   }
   return column.keys;
 }
 
 const int64_t* BlockValues::tails(uint16_t field) {
-  Column& column = columns_[field];
+  Column& column = column_of(field);
   if (column.reals_of != number_) {
     column.reals_of = number_;
     int64_t* const out = lanes(column).tails;

@@ -1,18 +1,25 @@
 // The fields of the rows of a block, as arrays.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "common/base/assert.h"
+#include "common/expression/evaluator.h"
+#include "common/expression/row_mask.h"
 #include "common/schema/order_key.h"
+#include "common/schema/query.h"
 #include "common/schema/row.h"
 #include "common/schema/schema.h"
 #include "storage-node/src/scan/block.h"
-#include "storage-node/src/scan/row_mask.h"
+#include "storage-node/src/scan/block_groups.h"
 
 namespace loam::storage {
 
@@ -31,6 +38,26 @@ class BlockValues {
   /// Makes `block` the block whose values are read. The block must not change until the next call.
   void reset(const Block& block);
 
+  /// A query whose computed columns have been added.
+  struct BoundQuery {
+    Query query;                    ///< without them, and with their numbers here
+    std::vector<uint16_t> columns;  ///< their numbers here
+    BlockGroups* groups = nullptr;  ///< the groups of its group-by; null without one
+  };
+  /// Adds the computed columns of a query. Equal columns of all queries have one number, and are computed once for a
+  /// block. The caller releases the query when it ends. kOverloaded: too many columns are in use.
+  Result<BoundQuery> bind(const Query& query);
+  /// Removes the columns and groups of a query.
+  void release(const BoundQuery& bound);
+  /// Returns the type of a column.
+  FieldType type(uint16_t column) const;
+  /// Returns whether values of the column may be NULL.
+  bool nullable(uint16_t column) const { return column >= kFirstComputed || schema_->field(column).nullable; }
+  /// Returns the rows whose value of the column is an error. They are not present.
+  RowMask failed(uint16_t column) { return column < kFirstComputed ? RowMask() : evaluator_.computed(column).failed; }
+  /// Returns the error of a row in failed().
+  Status error(uint16_t column, size_t row) const { return evaluator_.error(column, row); }
+
   const Schema& schema() const { return *schema_; }
   const Block& block() const { return *block_; }
   size_t size() const { return block_->size(); }
@@ -44,11 +71,18 @@ class BlockValues {
   const double* reals(uint16_t field);
   /// Returns an upper bound m on the magnitude of an integer field: every value is in [-m - 1, m].
   uint64_t magnitude(uint16_t field);
+  /// Returns keys that differ where values differ; null if the keys of a type do not tell all values of the block
+  /// apart.
+  const int64_t* exact_keys(uint16_t column);
+  /// Returns the sets of rows into which the groups of bound queries split the block; none if they do not.
+  std::span<const BlockGroups::Set> split(BlockGroups& groups) { return groups.split(*this, number_); }
   /// Returns the rows whose field is not NULL.
   const RowMask& present(uint16_t field);
-  /// Returns one value of a fixed-width field; T is the C++ type of the field.
+  /// Returns one value of a fixed-width column. T is the C++ type of the column, or an integer of its width, which then
+  /// has the bytes of the value.
   template <class T>
   T value(uint16_t field, size_t row) const {
+    if (field >= kFirstComputed) return computed_value<T>(field, row);
     if (const Columns* const columns = block_->columns()) return columns->get<T>(field, block_->first_row() + row);
     T value;
     std::memcpy(&value, block_->row(row) + schema_->layout(field).offset, sizeof value);
@@ -57,9 +91,8 @@ class BlockValues {
   bool is_null(uint16_t field, size_t row) const;
   /// Returns the bytes of a text or blob field.
   std::string_view text(uint16_t field, size_t row) const;
-  /// Returns a row view in which these fields may be read. For a row of a column page it assembles the fields in a
-  /// buffer, which is valid until the next call.
-  RowView view(size_t row, std::span<const uint16_t> fields);
+  /// Returns one value of any column.
+  Value any_value(uint16_t column, size_t row) const;
   /// Returns the head key of each text: its first eight bytes as a number in the order of the bytes (order_key.h).
   const int64_t* heads(uint16_t field);
   /// Returns the tail key of each text: the head key of the text read backwards.
@@ -83,13 +116,46 @@ class BlockValues {
     uint64_t magnitude_of = 0;
     uint64_t present_of = 0;
     uint64_t magnitude = 0;
+    bool short_texts = false;  // the heads tell the texts apart
     RowMask present;
     const int64_t* keys = nullptr;  // or heads; in the lanes or in the page
     const double* reals = nullptr;
     std::unique_ptr<Lanes> lanes;
+    std::unique_ptr<std::array<std::string_view, kBlockRows>> texts;  // for expressions
+    std::unique_ptr<std::array<Int128, kBlockRows>> longs;            // for expressions
   };
 
+  /// The fields as arguments of computed columns.
+  class Fields final : public FieldSource {
+   public:
+    explicit Fields(BlockValues& values) : values_(values) {}
+    const RowMask& all() const override { return values_.all_; }
+    FieldType type(uint16_t field) const override { return values_.schema_->field(field).type; }
+    ColumnLanes lanes(uint16_t field) override { return values_.field_lanes(field); }
+
+   private:
+    BlockValues& values_;
+  };
+
+  template <class T>
+  T computed_value(uint16_t column, size_t row) const {
+    const ColumnLanes& lanes = evaluator_.computed(column);
+    if (!lanes.present.test(row)) return T{};
+    const FieldType of = type(column);
+    if constexpr (std::is_floating_point_v<T>) {
+      return static_cast<T>(lanes.reals[row]);
+    } else {
+      if (of == FieldType::kBoolean) return static_cast<T>(lanes.truths.test(row));
+      if (!is_float(of)) return static_cast<T>(lanes.whole(row));
+      if constexpr (sizeof(T) == sizeof(float)) return std::bit_cast<T>(static_cast<float>(lanes.reals[row]));
+      if constexpr (sizeof(T) == sizeof(double)) return std::bit_cast<T>(lanes.reals[row]);
+      LOAM_CHECK(false, "the type asked for has the width of the column's");
+    }
+  }
+  ColumnLanes field_lanes(uint16_t field);
+  Column& column_of(uint16_t field);
   Lanes& lanes(Column& column);
+  const int64_t* load_computed_keys(uint16_t field, Column& column);
   const int64_t* load_keys(uint16_t field, Column& column);
   const double* load_reals(uint16_t field, Column& column);
 
@@ -98,7 +164,14 @@ class BlockValues {
   uint64_t number_ = 0;  // number of the present block
   RowMask all_;
   std::vector<Column> columns_;  // by field
-  Buffer row_;                   // the buffer of view()
+  std::deque<Column> computed_;  // by computed column: its arrays, if a query reads them as such
+  Fields fields_;
+  mutable ExpressionEvaluator evaluator_;  // computes a column when it is first read
+  struct SharedGroups {
+    std::unique_ptr<BlockGroups> groups;
+    size_t uses = 0;
+  };
+  std::vector<SharedGroups> groups_;  // of all bound queries
 };
 
 }  // namespace loam::storage

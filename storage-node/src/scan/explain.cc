@@ -18,17 +18,18 @@ std::string output_of(const Schema& schema, const Query& query) {
                                   : what + " by group, row by row through a hash table of groups";
   }
   if (query.top_k) {
-    return "the best " + plural(query.top_k->k, "row") + " by " + schema.field(query.top_k->field).name +
-           ", kept in memory until the end";
+    return "the best " + plural(query.top_k->k, "row") + " by " +
+           QueryColumns(schema, query.computed).name(query.top_k->field) + ", kept in memory until the end";
   }
   return "rows, streamed as they are found" +
          (query.limit == 0 ? "" : ", until there are " + std::to_string(query.limit));
 }
 
 /// Returns the fact by which a column page cannot have a row that matches the predicate; empty if no fact excludes one.
-std::string exclusion(const Predicate& predicate, const Schema& schema) {
-  const Field& field = schema.field(predicate.field);
-  switch (CompiledPredicate(predicate, schema).exclusion()) {
+std::string exclusion(const Predicate& predicate, const QueryColumns& columns) {
+  if (predicate.field >= kFirstComputed) return "";
+  const Field field = columns.field(predicate.field);
+  switch (CompiledPredicate(predicate).exclusion()) {
     case CompiledPredicate::Exclusion::kBounds:
       return "the least and the greatest " + field.name + " exclude it";
     case CompiledPredicate::Exclusion::kNoNull:
@@ -39,10 +40,10 @@ std::string exclusion(const Predicate& predicate, const Schema& schema) {
 }
 
 /// Describes the column pages that a clause skips: the pages that exclude all of its predicates.
-std::string skipped_by(const Clause& clause, const Schema& schema) {
+std::string skipped_by(const Clause& clause, const QueryColumns& columns) {
   std::string text;
   for (const Predicate& predicate : clause.any) {
-    const std::string one = exclusion(predicate, schema);
+    const std::string one = exclusion(predicate, columns);
     if (one.empty()) return "skips no column pages";
     // Several comparisons of one field have the same text: write it once.
     if (text.find(one) == std::string::npos) text += (text.empty() ? "" : ", and ") + one;
@@ -55,9 +56,10 @@ std::string skipped_by(const Clause& clause, const Schema& schema) {
 std::string explain(const Schema& schema, const Query& query, size_t pages) {
   std::string text = "scan: " + plural(pages, "page") + ", read together with all other queries of the table, " +
                      kernels().name + " instructions\n";
-  if (const auto range = ScanQuery::index_range(schema, query, CompiledSelection(query.where, schema))) {
-    text += "range: " + query.where.to_string(schema) + ": counted in an interval index over " +
-            schema.field(range->field).name + " if at least " + std::to_string(SharedEvaluation::kMinQueriesForIndex) +
+  const QueryColumns columns(schema, query.computed);
+  if (const auto range = ScanQuery::index_range(schema, query, CompiledSelection(query.where))) {
+    text += "range: " + query.where.to_string(columns) + ": counted in an interval index over " +
+            columns.name(range->field) + " if at least " + std::to_string(SharedEvaluation::kMinQueriesForIndex) +
             " queries ask for ranges of it; else:\n";
   }
   size_t number = 0;
@@ -65,10 +67,10 @@ std::string explain(const Schema& schema, const Query& query, size_t pages) {
     ++number;
     for (const Predicate& predicate : clause.any) {
       const Selection alone{{Clause{{predicate}}}};
-      text += "where " + std::to_string(number) + ": " + alone.to_string(schema) + ": " +
-              std::string(CompiledPredicate(predicate, schema).describe()) + "\n";
+      text += "where " + std::to_string(number) + ": " + alone.to_string(columns) + ": " +
+              std::string(CompiledPredicate(predicate).describe()) + "\n";
     }
-    text += "where " + std::to_string(number) + ": " + skipped_by(clause, schema) + "\n";
+    text += "where " + std::to_string(number) + ": " + skipped_by(clause, columns) + "\n";
   }
   return text + "output: " + output_of(schema, query) + "\n";
 }

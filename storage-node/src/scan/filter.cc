@@ -32,11 +32,11 @@ bool shares_key(const Value& operand) {
 
 }  // namespace
 
-CompiledPredicate::CompiledPredicate(const Predicate& predicate, const Schema& schema) : field_(predicate.field) {
+CompiledPredicate::CompiledPredicate(const Predicate& predicate) : field_(predicate.field) {
   const PredicateOp op = predicate.op;
   if (op == PredicateOp::kIsNull || op == PredicateOp::kIsNotNull) {
     test_ = op == PredicateOp::kIsNull ? Test::kNull : Test::kNotNull;
-  } else if (is_variable(schema.field(field_).type)) {
+  } else if (is_variable(predicate.operands.front().type())) {
     for (const Value& operand : predicate.operands) texts_.emplace_back(operand.as_text());
     std::sort(texts_.begin(), texts_.end());
     set_text(op);
@@ -153,13 +153,13 @@ RowMask CompiledPredicate::matching(BlockValues& values, const RowMask& among) c
     case Test::kNotNull:
       return present;
     case Test::kNull:
-      return among - present;
+      return among - present - values.failed(field_);
     case Test::kText:  // this test and the remaining ones are UNKNOWN on NULL, so they match present values alone
       return matching_texts(values, present);
     case Test::kLong:
       return matching_longs(values, present);
     default:
-      return matching_numbers(column(values), present);
+      return matching_numbers(keys(values), present);
   }
 }
 
@@ -187,6 +187,7 @@ CompiledPredicate::Exclusion CompiledPredicate::exclusion() const {
 }
 
 bool CompiledPredicate::excluded_by(const Columns& columns) const {
+  if (field_ >= kFirstComputed) return false;  // a page has the bounds of its fields
   const Column& column = columns.column(field_);
   const Exclusion by = exclusion();
   if (by == Exclusion::kNoNull) return !column.has_null;
@@ -218,7 +219,7 @@ bool CompiledPredicate::texts_excluded_by(const Column& column) const {
   }
 }
 
-const int64_t* CompiledPredicate::column(BlockValues& values) const {
+const int64_t* CompiledPredicate::keys(BlockValues& values) const {
   switch (of_) {
     case Keys::kHeads:
       return values.heads(field_);
@@ -330,12 +331,12 @@ RowMask CompiledPredicate::matching_longs(const BlockValues& values, const RowMa
   });
 }
 
-CompiledSelection::CompiledSelection(const Selection& selection, const Schema& schema) {
+CompiledSelection::CompiledSelection(const Selection& selection) {
   std::vector<std::vector<CompiledPredicate>> clauses;
   for (const loam::Clause& clause : selection.all) {
     std::vector<CompiledPredicate> compiled;
     compiled.reserve(clause.any.size());
-    for (const Predicate& predicate : clause.any) compiled.emplace_back(predicate, schema);
+    for (const Predicate& predicate : clause.any) compiled.emplace_back(predicate);
     // Clauses that are ranges of one field become one range: a >= 1 AND a < 5 is one test, and an interval index can
     // answer it.
     const bool merged = compiled.size() == 1 && std::any_of(clauses.begin(), clauses.end(), [&](auto& other) {
@@ -374,7 +375,7 @@ PredicateSet::BoundSelection PredicateSet::bind(const CompiledSelection& selecti
     for (const auto& predicate : clause) {
       // Predicates are compared by content, so equal predicates of different queries get one number.
       const auto [place, is_new] = numbers_.try_emplace(predicate.get(), static_cast<uint32_t>(entries_.size()));
-      if (is_new) entries_.push_back({predicate, predicate->row_by_row()});
+      if (is_new) entries_.push_back({predicate, predicate->row_by_row(), predicate->column() >= kFirstComputed});
       bound.predicates.push_back(place->second);
     }
     bound.clause_ends.push_back(static_cast<uint32_t>(bound.predicates.size()));
@@ -404,17 +405,41 @@ RowMask PredicateSet::evaluate(CachedPredicate& entry, BlockValues& values, cons
   return among & entry.match;
 }
 
-RowMask PredicateSet::matching(const BoundSelection& selection, BlockValues& values, RowMask among) {
-  // A clause is evaluated only for the rows that all clauses before it have selected. Within a clause a predicate is
-  // evaluated for the rows that no predicate before it has selected.
+PredicateSet::Selected PredicateSet::matching(const BoundSelection& selection, BlockValues& values, RowMask among) {
+  // A clause is evaluated only for the rows that all clauses before it have selected or failed to decide. Within a
+  // clause a predicate is evaluated for the rows that no predicate before it has selected.
+  RowMask failed;
   size_t i = 0;
   for (const uint32_t end : selection.clause_ends) {
     if (!among.any()) break;
-    RowMask match = evaluate(entries_[selection.predicates[i++]], values, among);
-    for (; i < end; ++i) match |= evaluate(entries_[selection.predicates[i]], values, among - match);
-    among = match;
+    RowMask match, undecided;
+    for (; i < end; ++i) {
+      CachedPredicate& entry = entries_[selection.predicates[i]];
+      match |= evaluate(entry, values, among - match);
+      if (entry.computed) undecided |= values.failed(entry.predicate->column());
+    }
+    undecided &= among - match;
+    failed |= undecided;
+    among = match | undecided;
   }
-  return among;
+  failed &= among;
+  return {among - failed, failed};
+}
+
+Status PredicateSet::error(const BoundSelection& selection, BlockValues& values, size_t row) const {
+  size_t i = 0;
+  for (const uint32_t end : selection.clause_ends) {
+    Status error;
+    bool match = false;
+    for (; i < end; ++i) {
+      const CachedPredicate& entry = entries_[selection.predicates[i]];
+      const uint16_t column = entry.predicate->column();
+      match = match || (entry.block == block_ && entry.match.test(row));
+      if (entry.computed && error.ok() && values.failed(column).test(row)) error = values.error(column, row);
+    }
+    if (!match && !error.ok()) return error;
+  }
+  return ok_status();
 }
 
 }  // namespace loam::storage

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "common/expression/row_mask.h"
 #include "common/schema/predicate.h"
 #include "common/schema/schema.h"
 #include "storage-node/src/scan/block_values.h"
-#include "storage-node/src/scan/row_mask.h"
 
 namespace loam::storage {
 
@@ -34,8 +34,8 @@ struct KeyRange {
 /// compared with operands beyond 64 bits row by row. Immutable once its selection is compiled.
 class CompiledPredicate {
  public:
-  /// `predicate` was checked against `schema`.
-  CompiledPredicate(const Predicate& predicate, const Schema& schema);
+  /// The predicate was checked, and its operands have the type of its column.
+  explicit CompiledPredicate(const Predicate& predicate);
 
   /// Returns the rows of `among` that match.
   RowMask matching(BlockValues& values, const RowMask& among) const;
@@ -60,6 +60,8 @@ class CompiledPredicate {
   Exclusion exclusion() const;
   /// Returns true if, by exclusion(), no row of the column page can match.
   bool excluded_by(const Columns& columns) const;
+  /// Returns the number of the column that the predicate compares.
+  uint16_t column() const { return field_; }
   /// Returns a text that says how the predicate is evaluated (explain.h).
   std::string_view describe() const;
 
@@ -75,7 +77,7 @@ class CompiledPredicate {
   /// Upper bound on the size of the bitmap of a longer IN, in words for each key. Beyond it the IN searches its keys.
   static constexpr uint64_t kMaxWordsOfIn = 16;
 
-  const int64_t* column(BlockValues& values) const;
+  const int64_t* keys(BlockValues& values) const;
   RowMask matching_numbers(const int64_t* keys, const RowMask& among) const;
   RowMask matching_in(const int64_t* keys, const RowMask& among) const;
   RowMask matching_texts(BlockValues& values, const RowMask& among) const;
@@ -103,8 +105,8 @@ class CompiledSelection {
   /// Predicates joined by OR.
   using Clause = std::vector<std::shared_ptr<const CompiledPredicate>>;
 
-  /// `selection` was checked against `schema`.
-  CompiledSelection(const Selection& selection, const Schema& schema);
+  /// The selection was checked.
+  explicit CompiledSelection(const Selection& selection);
 
   /// Returns the clauses, joined by AND. Clauses that are evaluated row by row come last.
   const std::vector<Clause>& clauses() const { return clauses_; }
@@ -136,8 +138,16 @@ class PredicateSet {
 
   /// Begins a new block and forgets the results for the block before.
   void begin_block() { ++block_; }
-  /// Returns the rows of `among` that the selection selects.
-  RowMask matching(const BoundSelection& selection, BlockValues& values, RowMask among);
+  /// The rows that a selection selects, and those for which it is an error.
+  struct Selected {
+    RowMask rows{};
+    RowMask failed{};
+  };
+  /// Returns the rows of `among` that the selection selects. An error of one condition counts only if the others leave
+  /// the row to it: in a clause, if no other predicate is TRUE, and of clauses, if no other clause is FALSE.
+  Selected matching(const BoundSelection& selection, BlockValues& values, RowMask among);
+  /// Returns the error of a row in Selected::failed.
+  Status error(const BoundSelection& selection, BlockValues& values, size_t row) const;
 
  private:
   struct Less {
@@ -146,9 +156,10 @@ class PredicateSet {
   struct CachedPredicate {
     std::shared_ptr<const CompiledPredicate> predicate;
     bool row_by_row = false;
-    uint64_t block = 0;  // number of the block to which the sets below belong
-    RowMask known{};     // rows for which the predicate was evaluated
-    RowMask match{};     // the rows of `known` that match
+    bool computed = false;  // of a computed column, whose values may be errors
+    uint64_t block = 0;     // number of the block to which the sets below belong
+    RowMask known{};        // rows for which the predicate was evaluated
+    RowMask match{};        // the rows of `known` that match
   };
 
   /// Returns the rows of `among` that match. Evaluates the predicate only for rows that are not known.

@@ -57,7 +57,7 @@ TEST(Filter, ModelOfTheReferenceEvaluation) {
       ASSERT_TRUE(selection.check(schema).ok());
       PredicateSet predicates;
       BlockValues values(fixture.schema);
-      const auto bound = predicates.bind(CompiledSelection(selection, schema));
+      const auto bound = predicates.bind(CompiledSelection(selection));
       std::vector<uint64_t> expected, got;
       for (uint64_t key = 0; key < rows.size(); ++key) {
         if (matches(selection, RowView(schema, rows[key]))) expected.push_back(key);
@@ -65,14 +65,14 @@ TEST(Filter, ModelOfTheReferenceEvaluation) {
       for (size_t i = 0; i < pages->size(); ++i) {
         Block block;
         Page& page = *(*pages)[i];
-        const bool excluded = page.has_columns() && CompiledSelection(selection, schema).excluded_by(Columns::of(page));
+        const bool excluded = page.has_columns() && CompiledSelection(selection).excluded_by(Columns::of(page));
         excluded_pages += excluded ? 1 : 0;
         const size_t before = got.size();
         for (const Entry *at = page.begin(), *end = page.end(); at != end;) {
           at = page.has_columns() ? block.gather_columns(page, at, end) : block.gather(at, end);
           values.reset(block);
           predicates.begin_block();
-          predicates.matching(bound, values, values.all()).for_each([&](size_t row) {
+          predicates.matching(bound, values, values.all()).rows.for_each([&](size_t row) {
             got.push_back(block.entry(row).key);
           });
         }
@@ -125,9 +125,9 @@ TEST(Filter, TextsWithEqualHeadsAndZeros) {
     }
     const Selection selection = Selection().where(0, op, std::move(operands));
     PredicateSet predicates;
-    const auto bound = predicates.bind(CompiledSelection(selection, *fixture.schema));
+    const auto bound = predicates.bind(CompiledSelection(selection));
     predicates.begin_block();
-    const RowMask got = predicates.matching(bound, values, values.all());
+    const RowMask got = predicates.matching(bound, values, values.all()).rows;
     for (size_t i = 0; i < rows.size(); ++i) {
       const bool expected = matches(selection, RowView(*fixture.schema, rows[i]));
       ASSERT_EQ(got.test(i), expected) << selection.to_string(*fixture.schema);
@@ -151,10 +151,11 @@ TEST(Filter, RangesAtTheEndsOfInt64) {
       PredicateSet predicates;
       BlockValues all(fixture.schema);
       all.reset(block);
-      const auto bound = predicates.bind(CompiledSelection(selection, *fixture.schema));
-      const size_t count = predicates.matching(bound, all, all.all()).count();
+      const auto bound = predicates.bind(CompiledSelection(selection));
+      const size_t count = predicates.matching(bound, all, all.all()).rows.count();
       size_t expected = 0;
-      for (size_t i = 0; i < values.size(); ++i) expected += matches(selection, all.view(i, std::vector<uint16_t>{0}));
+      for (size_t i = 0; i < values.size(); ++i)
+        expected += matches(selection, RowView(*fixture.schema, block.entry(i).row()));
       EXPECT_EQ(count, expected) << op << " " << x;
     }
   }

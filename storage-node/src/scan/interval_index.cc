@@ -37,14 +37,14 @@ constexpr size_t kMinBucketsPerInterval = 4;
 
 }  // namespace
 
-IntervalIndex::IntervalIndex(const Schema& schema, uint16_t field) : schema_(schema), field_(field) {}
+IntervalIndex::IntervalIndex(const BlockValues& values, uint16_t field) : values_(values), field_(field) {}
 
 size_t IntervalIndex::measure_of(const Aggregate& aggregate) {
   const auto found = std::ranges::find(measures_, aggregate.field, &Measure::field);
   Measure& measure = found != measures_.end() ? *found : measures_.emplace_back();
   measure.field = aggregate.field;
-  measure.type = schema_.field(aggregate.field).type;
-  measure.nullable = schema_.field(aggregate.field).nullable;
+  measure.type = values_.type(aggregate.field);
+  measure.nullable = values_.nullable(aggregate.field);
   measure.sum |= aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg;
   measure.min |= aggregate.op == AggregateOp::kMin;
   measure.max |= aggregate.op == AggregateOp::kMax;

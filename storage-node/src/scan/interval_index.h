@@ -7,13 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "common/expression/row_mask.h"
 #include "common/schema/aggregate.h"
 #include "common/schema/query.h"
 #include "common/schema/schema.h"
 #include "storage-node/src/scan/block_values.h"
 #include "storage-node/src/scan/filter.h"
 #include "storage-node/src/scan/kernels.h"
-#include "storage-node/src/scan/row_mask.h"
 
 namespace loam::storage {
 
@@ -40,7 +40,8 @@ struct RangeQuery {
 /// interval, as in data that is ordered by time, is added as a whole.
 class IntervalIndex {
  public:
-  IntervalIndex(const Schema& schema, uint16_t field);
+  /// `values` gives the types of the columns, and outlives the index.
+  IntervalIndex(const BlockValues& values, uint16_t field);
 
   /// Adds a query. The query and the objects that it points to live until the last flush().
   void add(const RangeQuery& query);
@@ -101,7 +102,7 @@ class IntervalIndex {
   /// Returns the number of the measure for the aggregate's field; adds it if there is none.
   size_t measure_of(const Aggregate& aggregate);
 
-  const Schema& schema_;
+  const BlockValues& values_;
   const uint16_t field_;
   std::vector<IndexedQuery> queries_;
   std::vector<Measure> measures_;

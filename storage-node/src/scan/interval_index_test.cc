@@ -139,7 +139,7 @@ TEST(IntervalIndex, ModelOfAggregates) {
     values.reset(block);
 
     std::vector<ModelQuery> asked = random_queries(random, keys);
-    IntervalIndex index(*log.schema, 0);
+    IntervalIndex index(values, 0);
     for (ModelQuery& a : asked) index.add({a.range, a.aggregates, a.into.data(), &a.rows});
     index.build();
     RowMask some = values.all();

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "storage-node/src/scan/row_mask.h"
+#include "common/expression/row_mask.h"
 
 namespace loam::storage {
 

@@ -8,12 +8,12 @@
 #include "common/base/env.h"
 #include "common/base/memory_account.h"
 #include "common/base/status.h"
+#include "common/expression/row_mask.h"
 #include "common/schema/aggregate.h"
 #include "common/schema/chunk.h"
 #include "common/schema/query.h"
 #include "common/schema/schema.h"
 #include "storage-node/src/scan/block_values.h"
-#include "storage-node/src/scan/row_mask.h"
 
 namespace loam::storage {
 
@@ -35,9 +35,11 @@ void update_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& in
 /// client costs the storage node one chunk, and not the result of a whole page.
 class Output {
  public:
-  /// Makes the output of a query that was checked against `schema`. The output acquires the memory of the rows and
+  /// Makes the output of a query that was checked against `schema`; `bound` is the same query with the numbers of the
+  /// values that it will consume. The output acquires the memory of the rows and
   /// groups that it keeps from `account`; the caller acquires the memory of the chunk. The account outlives the output.
-  static std::unique_ptr<Output> make(const Schema& schema, const Query& query, MemoryAccount& account);
+  static std::unique_ptr<Output> make(const Schema& schema, const Query& query, const BlockValues::BoundQuery& bound,
+                                      MemoryAccount& account);
   virtual ~Output() = default;
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;

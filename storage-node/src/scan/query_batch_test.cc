@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/testing/random_expression.h"
 #include "storage-node/testing/reference_answer.h"
 #include "storage-node/testing/scan_fixture.h"
 
@@ -40,6 +42,7 @@ struct Shape {
     sorted = random.one_in(3);
     versions = random.one_in(2);
     shuffle = random.one_in(2);
+    expressions = random.one_in(2);
     // Few distinct values; floats are whole, so that their sums are exact in any order. NaN and infinity hide other
     // faults of a sum.
     rules = {.nan = random.one_in(6), .infinity = random.one_in(6), .extremes = false, .whole_floats = true};
@@ -58,6 +61,7 @@ struct Shape {
   bool sorted;     ///< rows lie in the order of `at`, so that whole blocks lie in one interval
   bool versions;   ///< some rows are seen by one snapshot only
   bool shuffle;
+  bool expressions;  ///< queries use computed columns
   testing::ValueRules rules;
   std::array<uint64_t, kRoles> null_parts{};  ///< NULLs among kParts values of a nullable field
 };
@@ -212,12 +216,12 @@ class Batch {
   Query random_query() {
     Query query;
     query.where = random_selection();
-    if (random_.one_in(25)) {
+    if (random_.one_in(12)) {
       query.with_key = true;
       query.select = {field_[Shape::kMeasure], field_[Shape::kText]};
       return query;
     }
-    if (random_.one_in(10)) {
+    if (random_.one_in(5)) {
       for (size_t n = random_.between(1, 3); n != 0; --n)
         query.group_by.push_back(field_[random_.below(Shape::kRoles)]);
     }
@@ -227,7 +231,41 @@ class Batch {
       Aggregate& last = query.aggregates.back();
       if (last.op == AggregateOp::kCountAll && random_.one_in(2)) last.field = kMaxFields - 1;
     }
+    if (shape_.expressions) add_expressions(query);
     return query;
+  }
+
+  /// Uses computed columns in the place of some fields. Queries often draw the same ones.
+  void add_expressions(Query& query) {
+    testing::Random few(random_.below(8));
+    query.computed = testing::RandomExpressions(few, *schema_, shape_.rules).draw(random_.between(1, 12));
+    const QueryColumns columns(*schema_, query.computed);
+    const auto computed = [&](auto allowed) -> std::optional<uint16_t> {
+      const auto number = static_cast<uint16_t>(kFirstComputed + random_.below(query.computed.size()));
+      return allowed(columns.type(number)) ? std::optional(number) : std::nullopt;
+    };
+    for (uint16_t& column : query.group_by) column = computed(testing::any_type).value_or(column);
+    for (uint16_t& column : query.select) column = computed(testing::any_type).value_or(column);
+    for (Aggregate& aggregate : query.aggregates) {
+      const bool adds = aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg;
+      if (aggregate.op == AggregateOp::kCountAll || random_.one_in(3)) continue;
+      // Sums of floats are exact in any order only if they are whole numbers.
+      aggregate.field =
+          computed([&](FieldType t) { return !adds || (is_number(t) && !is_float(t)); }).value_or(aggregate.field);
+    }
+    for (size_t n = random_.below(3); n != 0; --n) {
+      const auto column = computed(testing::any_type);
+      const FieldType type = columns.type(*column);
+      Predicate predicate{*column, static_cast<PredicateOp>(random_.between(1, 9)), {}};
+      if (predicate.op < PredicateOp::kIsNull) {
+        predicate.operands = {testing::random_value(random_, type, shape_.rules)};
+      }
+      if (random_.one_in(2) && !query.where.all.empty()) {
+        query.where.all.back().any.push_back(std::move(predicate));
+      } else {
+        query.where.all.push_back({{std::move(predicate)}});
+      }
+    }
   }
 
   void join(Query query) {
@@ -266,8 +304,12 @@ class Batch {
       if (row.from <= r.snapshot && r.snapshot < row.to) visible.push_back(row.row);
     }
     const ReferenceAnswer want = ReferenceEvaluator(*schema_, r.query).answer(visible);
-    SCOPED_TRACE(schema_->to_string() + " where " + r.query.where.to_string(*schema_) + ", one of " +
-                 std::to_string(shape_.queries) + " queries");
+    SCOPED_TRACE(schema_->to_string() + " where " + r.query.where.to_string(QueryColumns(*schema_, r.query.computed)) +
+                 ", one of " + std::to_string(shape_.queries) + " queries");
+    if (want.error_of_a_row) {
+      ASSERT_FALSE(r.result->status.ok());
+      return;
+    }
     ASSERT_EQ(r.result->status.code(), want.status.code()) << r.result->status.to_string();
     const ResultRows expected(want.rows.begin(), want.rows.end()), got(r.result->rows.begin(), r.result->rows.end());
     ASSERT_TRUE(expected == got) << "expected " << show(expected) << " got " << show(got);

@@ -20,9 +20,29 @@ constexpr size_t kGrowth = 2;
 /// Upper bound on the size of a number in a chunk.
 constexpr size_t kNumberBytes = 32;
 
+/// The arrays of a computed column.
+constexpr size_t kComputedBytes = 12 * 1024;
+
+/// Whether an interval index computes the aggregates of the query.
+bool fits_index(const Schema& schema, const Query& query) {
+  const QueryColumns columns(schema, query.computed);
+  // An interval index adds and compares the keys of a column, so each value needs a key of its own.
+  const auto shares_keys = [&](const Aggregate& aggregate) {
+    if (aggregate.op == AggregateOp::kCountAll) return false;
+    const FieldType type = columns.type(aggregate.field);
+    return is_variable(type) || is_long(type);
+  };
+  return !query.aggregates.empty() && query.group_by.empty() && std::ranges::none_of(query.aggregates, shares_keys);
+}
+
 /// Estimates the memory of a query.
 size_t bytes_of(const Query& query) {
   size_t bytes = sizeof(Query) + query.select.size() * sizeof(uint16_t) + query.aggregates.size() * sizeof(Aggregate);
+  for (const Computed& column : query.computed) {
+    const size_t texts = is_variable(column.type) ? ExpressionEvaluator::kKeptTextBytes : 0;
+    bytes += (kComputedBytes + texts) / kCopiesOfQuery;
+    for (const Value& constant : column.constants) bytes += sizeof(Value) + constant_bytes(constant);
+  }
   for (const Clause& clause : query.where.all) {
     bytes += sizeof(Clause) + clause.any.size() * sizeof(Predicate);
     for (const Predicate& predicate : clause.any) {
@@ -36,21 +56,29 @@ size_t bytes_of(const Query& query) {
 
 }  // namespace
 
-ScanQuery::ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns, QueryMemory* memory)
+ScanQuery::ScanQuery(ScanId id, ScanSpec spec, BlockValues::BoundQuery bound, ScanSink& sink, uint64_t now_ns,
+                     QueryMemory* memory)
     : id_(id),
       spec_(std::move(spec)),
+      bound_(std::move(bound)),
+      indexable_(fits_index(*spec_.schema, spec_.query)),
       sink_(sink),
-      selection_(spec_.query.where, *spec_.schema),
+      selection_(bound_.query.where),
       arrived_ns_(spec_.arrived_ns == 0 ? now_ns : spec_.arrived_ns),
       memory_(memory),
       chunks_in_flight_(std::make_shared<ChunkMemory::InFlightCount>(0)),
       account_(memory),
-      output_(Output::make(*spec_.schema, spec_.query, account_)),
+      output_(Output::make(*spec_.schema, spec_.query, bound_, account_)),
       credits_(spec_.credits),
       progress_due_ns_(now_ns + spec_.progress_interval_ns) {
   for (size_t i = spec_.part; i < spec_.pages->size(); i += spec_.parts) {
     pending_.emplace((*spec_.pages)[i]->number(), Pending{i, nullptr});
   }
+  Query result = bound_.query;
+  result.where = {};
+  result.for_each_use([&](uint16_t column) {
+    if (column >= kFirstComputed) computed_.push_back(column);
+  });
   statistics_.pages_total = pending_.size();
 }
 
@@ -67,21 +95,26 @@ Status ScanQuery::admit() {
 
 std::optional<KeyRange> ScanQuery::index_range(const Schema& schema, const Query& query,
                                                const CompiledSelection& selection) {
-  // An interval index adds and compares the keys of a field, so each value needs a key of its own.
-  const auto shares_keys = [&](const Aggregate& aggregate) {
-    if (aggregate.op == AggregateOp::kCountAll) return false;
-    const FieldType type = schema.field(aggregate.field).type;
-    return is_variable(type) || is_long(type);
-  };
-  if (query.aggregates.empty() || !query.group_by.empty()) return std::nullopt;
-  if (std::ranges::any_of(query.aggregates, shares_keys)) return std::nullopt;
-  return selection.only_range();
+  return fits_index(schema, query) ? selection.only_range() : std::nullopt;
 }
 
 std::optional<RangeQuery> ScanQuery::range_query() {
-  const std::optional<KeyRange> range = index_range(*spec_.schema, spec_.query, selection_);
+  const std::optional<KeyRange> range = indexable_ ? selection_.only_range() : std::nullopt;
   if (!range || spec_.owns) return std::nullopt;
-  return RangeQuery{*range, spec_.query.aggregates, output_->accumulators(), &statistics_.rows};
+  return RangeQuery{*range, bound_.query.aggregates, output_->accumulators(), &statistics_.rows};
+}
+
+RowMask ScanQuery::failed(BlockValues& values) const {
+  RowMask failed;
+  for (const uint16_t column : computed_) failed |= values.failed(column);
+  return failed;
+}
+
+Status ScanQuery::error(BlockValues& values, size_t row) const {
+  for (const uint16_t column : computed_) {
+    if (values.failed(column).test(row)) return values.error(column, row);
+  }
+  return ok_status();
 }
 
 bool ScanQuery::consume(uint64_t number, BlockValues& values, RowMask rows, const Entry* next) {

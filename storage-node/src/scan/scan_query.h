@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
@@ -82,8 +83,9 @@ struct ScanSpec {
 ///    memory will be released.
 class ScanQuery {
  public:
-  /// `memory` null: no limit.
-  ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns, QueryMemory* memory);
+  /// `bound` is the query of `spec` with the numbers of the values that it will consume. `memory` null: no limit.
+  ScanQuery(ScanId id, ScanSpec spec, BlockValues::BoundQuery bound, ScanSink& sink, uint64_t now_ns,
+            QueryMemory* memory);
   /// Acquires the memory for the query itself. The caller calls it first. kOverloaded: there is no memory for it.
   Status admit();
   ScanQuery(const ScanQuery&) = delete;
@@ -91,6 +93,7 @@ class ScanQuery {
 
   ScanId id() const { return id_; }
   const ScanSpec& spec() const { return spec_; }
+  const BlockValues::BoundQuery& bound() const { return bound_; }
 
   /// Returns whether the query has pages to read and can consume rows.
   bool eligible() const { return !ended_ && more_rows() && !(output_->full() && (credits_ == 0 || short_of_memory_)); }
@@ -132,6 +135,10 @@ class ScanQuery {
   /// Returns the range of such a query; nullopt if an interval index cannot answer it.
   static std::optional<KeyRange> index_range(const Schema& schema, const Query& query,
                                              const CompiledSelection& selection);
+  /// Returns the rows for which a column of the result is an error.
+  RowMask failed(BlockValues& values) const;
+  /// Returns the error of such a row.
+  Status error(BlockValues& values, size_t row) const;
 
   /// Finishes a pending page without reading it if no row of it can be selected. Returns whether it did.
   bool skip_if_excluded(uint64_t number, uint64_t now_ns);
@@ -183,6 +190,9 @@ class ScanQuery {
   // Constant after construction.
   const ScanId id_;
   ScanSpec spec_;
+  const BlockValues::BoundQuery bound_;
+  std::vector<uint16_t> computed_;  // the computed columns of the result
+  const bool indexable_;            // an interval index can answer the query if its selection is one range
   ScanSink& sink_;
   const CompiledSelection selection_;
   const uint64_t arrived_ns_;

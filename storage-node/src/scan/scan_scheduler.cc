@@ -156,11 +156,22 @@ Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t no
     return {StatusCode::kInvalidArgument, "scan: the id " + std::to_string(id) + " is in use"};
   }
   const TableId table = spec.table;
-  auto query = std::make_unique<ScanQuery>(id, std::move(spec), sink, now_ns, options_.memory);
-  LOAM_RETURN_IF_ERROR(query->admit());
-  by_id_.emplace(id, query.get());
   // The pass of a table exists from its first query to its last one (remove_ended()).
-  passes_.try_emplace(table, query->spec().schema).first->second.join(std::move(query));
+  const auto pass = passes_.try_emplace(table, spec.schema).first;
+  Result<BlockValues::BoundQuery> bound = pass->second.bind(spec.query);
+  Status status = bound.status();
+  std::unique_ptr<ScanQuery> query;
+  if (status.ok()) {
+    query = std::make_unique<ScanQuery>(id, std::move(spec), std::move(*bound), sink, now_ns, options_.memory);
+    status = query->admit();
+  }
+  if (!status.ok()) {
+    if (query != nullptr) pass->second.remove_query(query.get());
+    if (pass->second.empty()) passes_.erase(pass);
+    return status;
+  }
+  by_id_.emplace(id, query.get());
+  pass->second.join(std::move(query));
   changed_ = true;
   return ok_status();
 }

@@ -51,6 +51,9 @@ class ScanPass {
  public:
   explicit ScanPass(std::shared_ptr<const Schema> schema) : evaluation_(std::move(schema)) {}
 
+  /// Gives the computed columns of a query their numbers in the pass (BlockValues::bind()). remove_query() releases
+  /// them.
+  Result<BlockValues::BoundQuery> bind(const Query& query) { return evaluation_.values().bind(query); }
   void join(std::unique_ptr<ScanQuery> query) { queries_.push_back(std::move(query)); }
   bool empty() const { return queries_.empty(); }
 

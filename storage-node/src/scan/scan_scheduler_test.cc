@@ -384,6 +384,60 @@ TEST(Scan, ARowTooLargeForAMessageEndsItsQuery) {
   EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
 }
 
+TEST(Scan, AQueryWithoutCreditMeetsTheErrorOfARowLater) {
+  // The rows before the error fill a chunk, which has to wait for a credit.
+  constexpr int64_t kError = 18;
+  LogFixture big(numbers(), size_t{4} << 20);
+  for (int64_t key = 0; key < 30; ++key) {
+    const std::string text(kScanChunkBytes / kError * 2, 't');
+    big.put(static_cast<uint64_t>(key), 1, kOpen, {Value::int64(key - kError), Value::text(text)});
+  }
+  Query query;
+  query.computed = {{Operation::kConstant, FieldType::kInt64, {}, {Value::int64(1)}, DatePart::kNone},
+                    {Operation::kDivide, FieldType::kInt64, {kFirstComputed, 0}, {}, DatePart::kNone}};
+  query.select = {kFirstComputed + 1, 1};
+  ASSERT_TRUE(query.check(*big.schema).ok());
+  for (const uint32_t credits : {1u, 2u, 1'000u}) {
+    QueryResult result(*big.schema, query);
+    ScanScheduler scans({});
+    ASSERT_TRUE(scans.join(1, big.spec(query, Snapshot(Version(5)), credits), result, 0).ok());
+    while (!result.ended()) {
+      while (scans.step(0, any_publication(), kAll)) {
+      }
+      if (!result.ended()) scans.credit(1, 1);
+    }
+    EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument) << credits << " " << result.rows.size() << " rows";
+  }
+}
+
+TEST(Scan, ProjectsComputedColumnsOfEveryType) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (const bool nullable : {false, true}) {
+    for (auto kind = FieldType::kInt16; kind <= FieldType::kDecimal; kind = static_cast<FieldType::Kind>(kind + 1)) {
+      const FieldType type = kind == FieldType::kDecimal ? FieldType::decimal(nullable ? 12 : 30, 2) : FieldType(kind);
+      if (!is_field_type(type)) continue;
+      LogFixture log(Schema::make({{"a", type, nullable}}).value());
+      ResultRows expected;
+      for (uint64_t key = 0; key < 40; ++key) {
+        const Value value = nullable && key % 3 == 0 ? Value::null() : testing::random_value(random, type);
+        log.put(key, 1, kOpen, {value});
+        expected.insert({value, value});
+      }
+      if (random.one_in(2)) log.to_columns(random, 1);
+      Query query;
+      query.computed = {{Operation::kCoalesce, type, {0}, {}, DatePart::kNone}};
+      query.select = {kFirstComputed, 0};
+      QueryResult result(*log.schema, query);
+      ScanScheduler scans({});
+      ASSERT_TRUE(scans.join(1, log.spec(query, Snapshot(Version(5))), result, 0).ok());
+      while (scans.step(0, any_publication(), kAll)) {
+      }
+      EXPECT_TRUE(result.status.ok());
+      EXPECT_EQ(ResultRows(result.rows.begin(), result.rows.end()), expected) << to_string(type);
+    }
+  }
+}
+
 TEST(Scan, ReportsProgressAtTheRequestedInterval) {
   Fixture f(4'000);
   const Query query = all_keys();

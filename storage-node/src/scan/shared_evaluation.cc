@@ -68,9 +68,18 @@ void SharedEvaluation::build() {
     }
     Env::probe("node.scan.interval_index");
     RangeGroup& ranges = ranges_.emplace_back();
-    ranges.index = std::make_unique<IntervalIndex>(values_.schema(), field);
+    ranges.index = std::make_unique<IntervalIndex>(values_, field);
+    const auto reads = [&](uint16_t column) {
+      if (column < kFirstComputed || std::ranges::find(ranges.computed, column) != ranges.computed.end()) return;
+      ranges.computed.push_back(column);
+    };
+    reads(field);
     for (const Plan& plan : plans) {
-      ranges.index->add(*plan.member.query->range_query());
+      const RangeQuery range = *plan.member.query->range_query();
+      ranges.index->add(range);
+      for (const Aggregate& aggregate : range.aggregates) {
+        if (aggregate.op != AggregateOp::kCountAll) reads(aggregate.field);
+      }
       if (std::ranges::find(ranges.views, plan.view) == ranges.views.end()) ranges.views.push_back(plan.view);
     }
     ranges.index->build();
@@ -90,7 +99,9 @@ void SharedEvaluation::remove_query(const ScanQuery* query) {
   ranges_.clear();
   single_.clear();
   views_.clear();
+  predicates_.clear();  // its columns may get other meanings
   dirty_ = true;
+  values_.release(query->bound());
 }
 
 // Three classes of rows: a version up to the base is visible by its valid-from, and one up to `high` may be. A version
@@ -132,17 +143,32 @@ void SharedEvaluation::compute_visibility(const Block& block) {
 
 bool SharedEvaluation::evaluate_plan(const Plan& plan, RowMask rows, uint64_t number, const Entry* next) {
   ScanQuery& query = *plan.member.query;
-  rows = predicates_.matching(plan.selection, values_, rows);
+  auto [selected, failed] = predicates_.matching(plan.selection, values_, rows);
   if (const auto& owns = query.spec().owns) {
-    rows = rows.filter([&](size_t row) { return owns(Key(values_.block().entry(row).key)); });
+    const auto owned = [&](size_t row) { return owns(Key(values_.block().entry(row).key)); };
+    selected = selected.filter(owned);
+    failed = failed.filter(owned);
   }
-  return query.consume(number, values_, rows, next);
+  RowMask errors = failed;
+  if (selected.any()) errors |= selected & query.failed(values_);
+  if (!errors.any()) return query.consume(number, values_, selected, next);
+  // The query ends at its first error, unless the rows before it suffice. If their chunk cannot leave yet, the query
+  // continues with this row.
+  const size_t first = errors.front();
+  const Status status =
+      failed.test(first) ? predicates_.error(plan.selection, values_, first) : query.error(values_, first);
+  const Entry* const at = &values_.block().entry(first);
+  if (query.consume(number, values_, selected & RowMask::first(first), at)) query.end(status);
+  return false;
 }
 
-void SharedEvaluation::evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next) {
-  // The index takes the rows that all its queries see. The others are evaluated query by query.
+void SharedEvaluation::evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next,
+                                       std::vector<ScanQuery*>& left) {
+  // The index takes the rows that all its queries see, and whose values are no errors. The others are evaluated query
+  // by query.
   RowMask common = views_[ranges.views.front()].rows;
   for (const size_t view : ranges.views) common &= views_[view].rows;
+  for (const uint16_t column : ranges.computed) common -= values_.failed(column);
   if (common.any()) ranges.index->add_rows(values_, common);
   bool contested = false;
   for (const size_t view : ranges.views) contested |= views_[view].rows != common;
@@ -150,9 +176,10 @@ void SharedEvaluation::evaluate_ranges(RangeGroup& ranges, uint64_t number, cons
   Env::probe("node.scan.contested_rows");
   for (const Plan& plan : ranges.plans) {
     const RowMask rows = views_[plan.view].rows - common;
-    if (!rows.any()) continue;
-    const bool took = evaluate_plan(plan, rows, number, next);
-    LOAM_CHECK(took, "a query of an interval index needs no memory, and has no chunk, before its end");
+    if (!rows.any() || evaluate_plan(plan, rows, number, next)) continue;
+    LOAM_CHECK(plan.member.query->ended(),
+               "a query of an interval index needs no memory, and has no chunk, before its end");
+    left.push_back(plan.member.query);
   }
 }
 
@@ -161,9 +188,10 @@ void SharedEvaluation::evaluate(const Block& block, uint64_t number, const Entry
   values_.reset(block);
   predicates_.begin_block();
   compute_visibility(block);
-  // Queries of an index stay to the end of the page: they have no chunk that could fill.
-  for (RangeGroup& ranges : ranges_) evaluate_ranges(ranges, number, next);
-  size_t gone = 0;
+  // Queries of an index stay to the end of the page: they have no chunk that could fill. One that ends by an error
+  // stays in the index, too, and its rows are not read any more.
+  for (RangeGroup& ranges : ranges_) evaluate_ranges(ranges, number, next, left);
+  size_t gone = left.size();
   for (const Plan& plan : single_) {
     RowMask rows = views_[plan.view].rows;
     // A query that continues in the page ignores the rows before its place.
@@ -180,7 +208,9 @@ void SharedEvaluation::evaluate(const Block& block, uint64_t number, const Entry
   }
   if (gone == 0) return;
   const auto has_left = [&](const ScanQuery* query) { return std::ranges::find(left, query) != left.end(); };
-  std::erase_if(single_, [&](const Plan& plan) { return has_left(plan.member.query); });
+  const auto plan_left = [&](const Plan& plan) { return has_left(plan.member.query); };
+  std::erase_if(single_, plan_left);
+  for (RangeGroup& ranges : ranges_) std::erase_if(ranges.plans, plan_left);
   std::erase_if(members_, [&](const Member& member) { return has_left(member.query); });
 }
 

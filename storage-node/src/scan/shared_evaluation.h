@@ -35,6 +35,9 @@ class SharedEvaluation {
 
   explicit SharedEvaluation(std::shared_ptr<const Schema> schema);
 
+  /// The values of the blocks, to which queries bind their computed columns.
+  BlockValues& values() { return values_; }
+
   /// A query that is evaluated.
   struct Member {
     ScanQuery* query = nullptr;
@@ -72,8 +75,9 @@ class SharedEvaluation {
   /// The queries that one interval index answers.
   struct RangeGroup {
     std::unique_ptr<IntervalIndex> index;
-    std::vector<Plan> plans;    // its queries
-    std::vector<size_t> views;  // the numbers of their views, each once
+    std::vector<Plan> plans;         // its queries
+    std::vector<size_t> views;       // the numbers of their views, each once
+    std::vector<uint16_t> computed;  // the computed columns that the index reads, each once
   };
 
   /// Builds views, predicates, plans and indexes for `members_`.
@@ -83,7 +87,7 @@ class SharedEvaluation {
   /// Computes the visible rows of all views.
   void compute_visibility(const Block& block);
   void compute_visible_rows(View& view, const Block& block) const;
-  void evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next);
+  void evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next, std::vector<ScanQuery*>& left);
   bool evaluate_plan(const Plan& plan, RowMask rows, uint64_t number, const Entry* next);
 
   BlockValues values_;
