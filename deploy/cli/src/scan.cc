@@ -193,17 +193,24 @@ void add_scan(CLI::App& app, Context& context) {
   command
       ->add_option(
           "--where", text.where,
-          "Condition on records, such as \"dep_delay > 60 and origin = 'JFK'\". And, or, not, parentheses, = != < <= "
-          "> >=, in (…), between, is [not] null, like 'abc%'")
+          "Condition on records, such as \"dep_delay - arr_delay > 60 and origin = 'JFK'\". docs/cli.md lists the "
+          "operators and functions of expressions")
       ->type_name("CONDITION");
-  command->add_option("--select", text.select, "Fields to show: \"origin, dest as to\"; _key is the record's key")
-      ->type_name("FIELDS");
+  command
+      ->add_option("--select", text.select,
+                   "Columns to show: \"origin, distance / air_time as speed\"; _key is the record's key")
+      ->type_name("EXPRESSIONS");
   command->add_flag("--with-key", text.with_key, "Show the record's key first");
   command
-      ->add_option("--aggregate", text.aggregate,
-                   "Aggregates instead of records: \"count(*), avg(dep_delay) as delay\". count, sum, min, max, avg")
+      ->add_option(
+          "--aggregate", text.aggregate,
+          "Aggregates instead of records: \"count(*), avg(dep_delay) filter (where origin = 'JFK') as delay\". "
+          "count, sum, min, max, avg, bool_and, bool_or")
       ->type_name("AGGREGATES");
-  command->add_option("--group-by", text.group_by, "One row for each value of up to 4 fields")->type_name("FIELDS");
+  command
+      ->add_option("--group-by", text.group_by,
+                   "One row for each value of these columns: \"origin, date_trunc('month', day) as month\"")
+      ->type_name("EXPRESSIONS");
   command->add_option("--order-by", text.order_by, "Columns of the result: \"delay desc, carrier\"")
       ->type_name("COLUMNS");
   command::add_unsigned(*command, "--limit", text.limit, {}, "Maximum number of rows to show; 0: all")

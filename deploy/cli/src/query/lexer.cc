@@ -44,10 +44,7 @@ class Lexer {
     if (c == '"') return quoted(TokenKind::kQuoted, "the name that begins here has no closing double quote");
     // A blob comes before words, because it begins with a letter.
     if ((c == 'x' || c == 'X') && peek(1) == '\'') return blob();
-    const bool sign = c == '-' || c == '+';
-    if (is_digit(c) || (c == '.' && is_digit(peek(1))) || (sign && (is_digit(peek(1)) || peek(1) == '.'))) {
-      return number();
-    }
+    if (is_digit(c) || (c == '.' && is_digit(peek(1)))) return number();
     if (is_word_begin(c)) {
       const size_t begin = at_;
       while (is_word(peek())) ++at_;
@@ -91,7 +88,6 @@ class Lexer {
 
   Status number() {
     const size_t begin = at_;
-    if (peek() == '-' || peek() == '+') ++at_;
     while (is_digit(peek())) ++at_;
     if (peek() == '.') ++at_;
     while (is_digit(peek())) ++at_;
@@ -106,17 +102,14 @@ class Lexer {
     if (is_word(peek())) {
       return query_error(option_, text_, at_, "a number ends here; names that begin with a digit need double quotes");
     }
-    std::string text(text_.substr(begin, at_ - begin));
-    if (text.front() == '+') text.erase(0, 1);
-    if (std::none_of(text.begin(), text.end(), is_digit)) return query_error(option_, text_, begin, "not a number");
-    tokens_.push_back({TokenKind::kNumber, std::move(text), begin});
+    tokens_.push_back({TokenKind::kNumber, std::string(text_.substr(begin, at_ - begin)), begin});
     return ok_status();
   }
 
   Status symbol() {
     // The two-character symbols come first, so that "<=" is not read as "<" and "=".
-    static constexpr std::array<std::string_view, 11> kSymbols = {"<=", ">=", "!=", "<>", "=", "<",
-                                                                  ">",  "(",  ")",  ",",  "*"};
+    static constexpr std::array<std::string_view, 16> kSymbols = {"<=", ">=", "!=", "<>", "||", "=", "<", ">",
+                                                                  "(",  ")",  ",",  "*",  "+",  "-", "/", "%"};
     if (peek() == '=' && peek(1) == '=') {
       return query_error(option_, text_, at_, "equality is written with one '='");
     }
@@ -169,6 +162,11 @@ Result<TokenStream> TokenStream::open(std::string_view text, std::string_view op
   TokenStream stream(text, option);
   LOAM_ASSIGN_OR_RETURN(stream.tokens_, tokenize(text, option));
   return stream;
+}
+
+std::string_view TokenStream::written_from(const Token& first) const {
+  const std::string_view written = text_.substr(first.position, peek().position - first.position);
+  return written.substr(0, written.find_last_not_of(" \t\n") + 1);
 }
 
 bool TokenStream::accept(std::string_view word) {

@@ -13,10 +13,10 @@ namespace loam::cli {
 enum class TokenKind : uint8_t {
   kWord,    ///< identifier or keyword, as written
   kQuoted,  ///< "identifier", without the quotes
-  kNumber,  ///< with its sign
+  kNumber,  ///< without a sign
   kText,    ///< 'text', without the quotes
   kBlob,    ///< x'0a0b', as written
-  kSymbol,  ///< = != <> < <= > >= ( ) , *
+  kSymbol,  ///< = != <> < <= > >= ( ) , + - * / % ||
   kEnd,     ///< the end of the text
 };
 
@@ -39,7 +39,7 @@ Result<std::vector<Token>> tokenize(std::string_view text, std::string_view opti
 
 /// An error in a query text: kInvalidArgument, whose message shows the text with a caret under the byte at `position`:
 ///
-///     --where, column 13: expected a number or text after '>'
+///     --where, column 13: expected a value, found '>'
 ///       dep_delay > > 60
 ///                   ^
 Status query_error(std::string_view option, std::string_view text, size_t position, std::string_view what);
@@ -53,6 +53,8 @@ class TokenStream {
   const Token& peek() const { return tokens_[at_]; }
   /// Returns the current token and advances, except at kEnd.
   const Token& take() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
+  /// Returns the text from this token up to the current one, as the user wrote it, without spaces at its ends.
+  std::string_view written_from(const Token& first) const;
   /// Consumes the current token if it is the keyword or symbol `word`; returns whether it was.
   bool accept(std::string_view word);
   /// Consumes the keyword or symbol `word`. kInvalidArgument, with `why` in the message, if another token follows.

@@ -19,10 +19,10 @@ std::string tokens(std::string_view text) {
 }
 
 TEST(Lexer, SplitsEveryKindOfToken) {
-  EXPECT_EQ(tokens("dep_delay>-60 and origin='J''FK'"), "w:dep_delay s:> n:-60 w:and w:origin s:= t:J'FK $:");
+  EXPECT_EQ(tokens("dep_delay>-60 and origin='J''FK'"), "w:dep_delay s:> s:- n:60 w:and w:origin s:= t:J'FK $:");
   EXPECT_EQ(tokens("\"a \"\"b\" <> x'0aFF' <= 1.5e-3"), "q:a \"b s:<> b:x'0aFF' s:<= n:1.5e-3 $:");
   EXPECT_EQ(tokens("count(*),x.y != .5"), "w:count s:( s:* s:) s:, w:x.y s:!= n:.5 $:");
-  EXPECT_EQ(tokens("é = +7"), "w:é s:= n:7 $:");
+  EXPECT_EQ(tokens("é = +7"), "w:é s:= s:+ n:7 $:");
   EXPECT_EQ(tokens(" \t\n"), "$:");
 }
 

@@ -1,5 +1,4 @@
-// QueryParser parses one option after another into a QueryPlan. where.cc parses --where, and expression.cc brings it
-// into the form that scans take.
+// QueryParser parses one option after another into a QueryPlan. grammar.cc parses the expressions in them.
 #include "deploy/cli/src/query/query_plan.h"
 
 #include <algorithm>
@@ -8,9 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "common/expression/builder.h"
+#include "common/expression/selection.h"
 #include "deploy/cli/src/query/fields.h"
+#include "deploy/cli/src/query/grammar.h"
 #include "deploy/cli/src/query/lexer.h"
-#include "deploy/cli/src/query/where.h"
 
 namespace loam::cli {
 namespace {
@@ -24,15 +25,10 @@ Status expect_name(TokenStream& tokens, std::string_view what, Token& token) {
   return ok_status();
 }
 
-Result<uint16_t> find_field(const TokenStream& tokens, const Schema& schema, const Token& token) {
-  if (auto field = schema.find(token.text)) return *field;
-  return tokens.error(token, std::string(schema.require(token.text).status().message()));
-}
-
 class QueryParser {
  public:
   QueryParser(const QueryText& text, const Schema& schema)
-      : text_(text), schema_(schema), key_name_(column_name_beside(kKeyColumn, schema)) {}
+      : text_(text), schema_(schema), builder_(schema), key_name_(column_name_beside(kKeyColumn, schema)) {}
 
   Result<QueryPlan> run() {
     const bool aggregating = !text_.aggregate.empty() || !text_.group_by.empty();
@@ -40,8 +36,9 @@ class QueryParser {
       return Status(StatusCode::kInvalidArgument,
                     "--select and --with-key show records, --aggregate and --group-by summarise them; choose one");
     }
+    std::optional<uint16_t> condition;
     if (!text_.where.empty()) {
-      LOAM_ASSIGN_OR_RETURN(plan_.query.where, parse_where(text_.where, schema_));
+      LOAM_ASSIGN_OR_RETURN(condition, where());
     }
     if (aggregating) {
       if (!text_.group_by.empty()) LOAM_RETURN_IF_ERROR(group_by());
@@ -53,11 +50,39 @@ class QueryParser {
     if (!text_.order_by.empty()) LOAM_RETURN_IF_ERROR(order_by());
     // A storage node may stop at the limit only if any rows will do: with an order, the first rows may come last.
     if (text_.order_by.empty() && !aggregating) plan_.query.limit = text_.limit;
+    plan_.query.computed = builder_.computed();
+    if (condition) plan_.query.where = selection_of(schema_, plan_.query.computed, *condition);
+    plan_.query.drop_unused();
     LOAM_RETURN_IF_ERROR(plan_.query.check(schema_));
     return std::move(plan_);
   }
 
  private:
+  Result<uint16_t> where() {
+    LOAM_ASSIGN_OR_RETURN(TokenStream tokens, TokenStream::open(text_.where, "--where"));
+    const Token first = tokens.peek();
+    LOAM_ASSIGN_OR_RETURN(const uint16_t column, parse_expression(tokens, builder_, schema_));
+    // An own message, because a missing "(" is the usual cause.
+    if (tokens.peek().is(")")) return tokens.error(tokens.peek(), "this ')' closes nothing");
+    LOAM_RETURN_IF_ERROR(tokens.expect_end());
+    const FieldType type = builder_.type(column);
+    if (type == FieldType::kBoolean) return column;
+    return tokens.error(first, fmt::format("a condition is true or false, and this is {}", to_string(type)));
+  }
+
+  /// Parses an expression. The name of its column is that of the field, or the text of the expression as it was
+  /// written.
+  Result<uint16_t> column(TokenStream& tokens, Token& name) {
+    name = tokens.peek();
+    LOAM_ASSIGN_OR_RETURN(const uint16_t number, parse_expression(tokens, builder_, schema_));
+    // A literal alone is text.
+    if (builder_.untyped(number) && builder_.value_of(number)->is_null()) {
+      return tokens.error(name, "NULL alone has no type; write CAST(NULL AS int32)");
+    }
+    name.text = number < kFirstComputed ? schema_.field(number).name : std::string(tokens.written_from(name));
+    return number;
+  }
+
   Status projection() {
     plan_.query.with_key = text_.with_key;
     if (text_.with_key) LOAM_RETURN_IF_ERROR(add_name(key_name_, nullptr, nullptr));
@@ -69,17 +94,17 @@ class QueryParser {
         tokens.take();
         continue;
       }
-      Token name;
-      LOAM_RETURN_IF_ERROR(expect_name(tokens, "a field or '*'", name));
+      Token name = tokens.peek();
       // The key can only be the first column, because a storage node sends it before the fields.
-      if (name.text == key_name_) {
+      if (name.text == key_name_ && (name.kind == TokenKind::kWord || name.kind == TokenKind::kQuoted)) {
+        tokens.take();
         if (plan_.query.with_key || !plan_.query.select.empty()) {
           return tokens.error(name, fmt::format("{} is the first column, once", key_name_));
         }
         plan_.query.with_key = true;
       } else {
-        LOAM_ASSIGN_OR_RETURN(const uint16_t field, find_field(tokens, schema_, name));
-        plan_.query.select.push_back(field);
+        LOAM_ASSIGN_OR_RETURN(const uint16_t number, column(tokens, name));
+        plan_.query.select.push_back(number);
       }
       LOAM_RETURN_IF_ERROR(named(tokens, name));
     } while (tokens.accept(","));
@@ -98,12 +123,11 @@ class QueryParser {
     LOAM_ASSIGN_OR_RETURN(TokenStream tokens, TokenStream::open(text_.group_by, "--group-by"));
     do {
       Token name;
-      LOAM_RETURN_IF_ERROR(expect_name(tokens, "a field", name));
-      LOAM_ASSIGN_OR_RETURN(const uint16_t field, find_field(tokens, schema_, name));
-      plan_.query.group_by.push_back(field);
+      LOAM_ASSIGN_OR_RETURN(const uint16_t number, column(tokens, name));
+      plan_.query.group_by.push_back(number);
       LOAM_RETURN_IF_ERROR(named(tokens, name));
       if (plan_.query.group_by.size() > kMaxGroupBy) {
-        return tokens.error(name, fmt::format("a scan groups by at most {} fields", kMaxGroupBy));
+        return tokens.error(name, fmt::format("a scan groups by at most {} columns", kMaxGroupBy));
       }
     } while (tokens.accept(","));
     return tokens.expect_end();
@@ -116,47 +140,85 @@ class QueryParser {
       LOAM_RETURN_IF_ERROR(expect_name(tokens, "count, sum, min, max or avg", function));
       const std::optional<AggregateOp> op = operation(function);
       if (!op) {
-        return tokens.error(function, fmt::format("there is no aggregate {}; there are count, sum, min, max and avg",
-                                                  TokenStream::describe(function)));
+        return tokens.error(function,
+                            fmt::format("there is no aggregate {}; there are count, sum, min, max, avg, bool_and "
+                                        "and bool_or",
+                                        TokenStream::describe(function)));
       }
-      LOAM_RETURN_IF_ERROR(tokens.expect("(", fmt::format("after {}", to_string(*op))));
+      LOAM_RETURN_IF_ERROR(tokens.expect("(", fmt::format("after {}", name_of(function))));
       Aggregate aggregate{*op, 0};
       std::string shown = "*";
       if (tokens.accept("*")) {
         if (*op != AggregateOp::kCount) return tokens.error(function, "only count takes '*'");
         aggregate.op = AggregateOp::kCountAll;
       } else {
-        LOAM_RETURN_IF_ERROR(argument(tokens, aggregate, shown));
+        LOAM_RETURN_IF_ERROR(argument(tokens, function, aggregate, shown));
       }
       LOAM_RETURN_IF_ERROR(tokens.expect(")", fmt::format("after {}", shown)));
-      plan_.query.aggregates.push_back(aggregate);
       Token name = function;
-      name.text = fmt::format("{}({})", to_string(*op), shown);
+      name.text = fmt::format("{}({})", name_of(function), shown);
+      if (tokens.accept("filter")) LOAM_RETURN_IF_ERROR(filter(tokens, aggregate, name));
+      plan_.query.aggregates.push_back(aggregate);
       LOAM_RETURN_IF_ERROR(named(tokens, name));
     } while (tokens.accept(","));
     return tokens.expect_end();
   }
 
-  Status argument(TokenStream& tokens, Aggregate& aggregate, std::string& shown) {
+  /// Parses FILTER (WHERE condition). The aggregate then has a value where the condition is TRUE, and else NULL.
+  Status filter(TokenStream& tokens, Aggregate& aggregate, Token& name) {
+    LOAM_RETURN_IF_ERROR(tokens.expect("(", "after FILTER"));
+    LOAM_RETURN_IF_ERROR(tokens.expect("where", "after '('"));
+    const Token first = tokens.peek();
+    LOAM_ASSIGN_OR_RETURN(const uint16_t condition, parse_expression(tokens, builder_, schema_));
+    name.text += fmt::format(" FILTER (WHERE {})", tokens.written_from(first));
+    LOAM_RETURN_IF_ERROR(tokens.expect(")", "after the condition"));
+    uint16_t value = aggregate.field;
+    if (aggregate.op == AggregateOp::kCountAll) {
+      LOAM_ASSIGN_OR_RETURN(value, builder_.constant(Value::boolean(true)));
+      aggregate.op = AggregateOp::kCount;
+    }
+    const auto filtered = builder_.apply(Operation::kCase, {condition, value});
+    if (!filtered.ok()) return tokens.error(first, std::string(filtered.status().message()));
+    aggregate.field = *filtered;
+    return ok_status();
+  }
+
+  Status argument(TokenStream& tokens, const Token& function, Aggregate& aggregate, std::string& shown) {
     Token name;
-    LOAM_RETURN_IF_ERROR(expect_name(tokens, "a field", name));
-    LOAM_ASSIGN_OR_RETURN(aggregate.field, find_field(tokens, schema_, name));
-    const FieldType type = schema_.field(aggregate.field).type;
+    LOAM_ASSIGN_OR_RETURN(aggregate.field, column(tokens, name));
+    const FieldType type = builder_.type(aggregate.field);
     const bool arithmetic = aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg;
-    if (arithmetic && !is_number(type)) {
-      return tokens.error(
-          name, fmt::format("{} is for numbers, and {} is {}", to_string(aggregate.op), name.text, to_string(type)));
+    const bool logical = function.is("bool_and") || function.is("bool_or");
+    if ((arithmetic && !is_number(type)) || (logical && type != FieldType::kBoolean)) {
+      return tokens.error(name, fmt::format("{} is for {}, and {} is {}", name_of(function),
+                                            logical ? "booleans" : "numbers", name.text, to_string(type)));
     }
     shown = name.text;
     return ok_status();
   }
 
+  struct Function {
+    std::string_view name;
+    AggregateOp op;
+  };
+  // FALSE is below TRUE, so the least boolean is their AND, and the greatest their OR.
+  static constexpr Function kFunctions[] = {
+      {"count", AggregateOp::kCount}, {"sum", AggregateOp::kSum}, {"min", AggregateOp::kMin},
+      {"max", AggregateOp::kMax},     {"avg", AggregateOp::kAvg}, {"bool_and", AggregateOp::kMin},
+      {"bool_or", AggregateOp::kMax},
+  };
+
   static std::optional<AggregateOp> operation(const Token& token) {
-    for (AggregateOp op :
-         {AggregateOp::kCount, AggregateOp::kSum, AggregateOp::kMin, AggregateOp::kMax, AggregateOp::kAvg}) {
-      if (token.is(to_string(op))) return op;
+    for (const Function& function : kFunctions) {
+      if (token.is(function.name)) return function.op;
     }
     return std::nullopt;
+  }
+  static std::string_view name_of(const Token& token) {
+    for (const Function& function : kFunctions) {
+      if (token.is(function.name)) return function.name;
+    }
+    return token.text;
   }
 
   // Parses [AS name].
@@ -178,20 +240,31 @@ class QueryParser {
     return ok_status();
   }
 
-  // Parses a column of the result: its name, or an aggregate as the user wrote it.
-  Result<size_t> result_column(TokenStream& tokens) {
-    Token first;
-    LOAM_RETURN_IF_ERROR(expect_name(tokens, "a column of the result", first));
-    std::string name = first.text;
-    if (tokens.accept("(")) {
-      const Token inside = tokens.take();
-      LOAM_RETURN_IF_ERROR(tokens.expect(")", "after " + inside.text));
-      const std::optional<AggregateOp> op = operation(first);
-      name = fmt::format("{}({})", op ? to_string(*op) : std::string_view(name), inside.text);
+  /// Without spaces and in lower case, so that the user may write an expression of the result in any spacing and case.
+  static std::string plain(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+      if (c != ' ' && c != '\t' && c != '\n') out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c ^ 0x20) : c);
     }
-    // The user may write an aggregate in any case and spacing, so its name is built again from the tokens, as in
-    // aggregates().
-    const auto found = std::find(plan_.names.begin(), plan_.names.end(), name);
+    return out;
+  }
+
+  /// Parses a column of the result: its name, or an expression or aggregate as the user wrote it.
+  Result<size_t> result_column(TokenStream& tokens) {
+    const Token first = tokens.peek();
+    size_t open = 0;
+    for (;;) {
+      const Token& token = tokens.peek();
+      if (token.kind == TokenKind::kEnd) break;
+      if (open == 0 && (token.is(",") || token.is("asc") || token.is("desc"))) break;
+      open += token.is("(") ? 1 : 0;
+      open -= token.is(")") && open > 0 ? 1 : 0;
+      tokens.take();
+    }
+    const bool quoted = first.kind == TokenKind::kQuoted && tokens.written_from(first).ends_with('"');
+    const std::string name = quoted ? first.text : std::string(tokens.written_from(first));
+    auto found = std::ranges::find(plan_.names, name);
+    if (found == plan_.names.end()) found = std::ranges::find(plan_.names, plain(name), plain);
     if (found == plan_.names.end()) {
       return tokens.error(first,
                           fmt::format("the result has no column {}; it has {}", name, fmt::join(plan_.names, ", ")));
@@ -224,6 +297,7 @@ class QueryParser {
 
   const QueryText& text_;
   const Schema& schema_;
+  ExpressionBuilder builder_;
   const std::string key_name_;
   QueryPlan plan_;
 };

@@ -41,14 +41,17 @@ struct QueryPlan {
 
 /// Parses the texts of a query by this grammar:
 ///
-///     --select    field [AS name] {, …} | *            ("_key" is the record's key); without it and --aggregate: *
-///     --aggregate count(*) | (count|sum|min|max|avg)(field) [AS name] {, …}
-///     --group-by  field {, …}
-///     --order-by  column [ASC|DESC] {, …}              names of columns of the result
+///     --where     expression                              a condition
+///     --select    (expression [AS name] | *) {, …}        "_key" is the record's key; without it and --aggregate: *
+///     --aggregate (count(*) | function(expression)) [FILTER (WHERE expression)] [AS name] {, …}
+///     --group-by  expression [AS name] {, …}
+///     --order-by  column [ASC|DESC] {, …}                 columns of the result
+///     function  = count | sum | min | max | avg | bool_and | bool_or
 ///
+/// grammar.h has the grammar of expressions. A column without a name has the expression as its name, as it is written.
 /// If the table has a field "_key", the column of the record's key is "__key", and so on: see column_name_beside().
 ///
-/// A projection with a limit that is ordered by one selected field becomes a top-k query of the cluster. Errors are
+/// A projection with a limit that is ordered by one selected column becomes a top-k query of the cluster. Errors are
 /// kInvalidArgument, with the text and a caret in the message.
 Result<QueryPlan> parse_query(const QueryText& text, const Schema& schema);
 

@@ -64,6 +64,43 @@ TEST_F(QueryPlanTest, OrdersByColumnsOfTheResult) {
   EXPECT_EQ(plan.sort, (std::vector<SortColumn>{{1, true}, {2, false}, {0, false}}));
 }
 
+TEST_F(QueryPlanTest, NamesExpressionsAsTheyWereWritten) {
+  const QueryPlan plan = parse_query({.select = "dep_delay*2, distance / 2 AS half, dep_delay  +  1"}, schema_).value();
+  EXPECT_EQ(plan.names, (Names{"dep_delay*2", "half", "dep_delay  +  1"}));
+  EXPECT_EQ(plan.query.select, (std::vector<uint16_t>{kFirstComputed + 1, kFirstComputed + 3, kFirstComputed + 5}));
+  const QueryPlan sums =
+      parse_query({.aggregate = "sum(dep_delay * 2), count(*)", .order_by = "Sum( dep_delay*2 ) desc"}, schema_)
+          .value();
+  EXPECT_EQ(sums.names, (Names{"sum(dep_delay * 2)", "count(*)"}));
+  EXPECT_EQ(sums.sort, (std::vector<SortColumn>{{0, true}}));
+  const QueryPlan top =
+      parse_query({.select = "dep_delay * 2", .order_by = "dep_delay * 2", .limit = 3}, schema_).value();
+  EXPECT_EQ(top.query.top_k, (TopK{top.query.select[0], 3, false}));
+}
+
+TEST_F(QueryPlanTest, FiltersAggregates) {
+  const QueryPlan plan =
+      parse_query({.aggregate = "count(*) filter (where dep_delay > 60) as late, sum(dep_delay) FILTER "
+                                "(WHERE carrier = 'UA'), bool_or(dep_delay > 60)"},
+                  schema_)
+          .value();
+  ASSERT_EQ(plan.query.aggregates.size(), 3u);
+  const QueryColumns columns(schema_, plan.query.computed);
+  const auto shown = [&](size_t i) {
+    return std::string(to_string(plan.query.aggregates[i].op)) + "(" + columns.name(plan.query.aggregates[i].field) +
+           ")";
+  };
+  EXPECT_EQ(shown(0), "count(CASE WHEN dep_delay > 60 THEN TRUE END)");
+  EXPECT_EQ(shown(1), "sum(CASE WHEN carrier = 'UA' THEN dep_delay END)");
+  EXPECT_EQ(shown(2), "max(dep_delay > 60)");
+  EXPECT_EQ(plan.names, (Names{"late", "sum(dep_delay) FILTER (WHERE carrier = 'UA')", "bool_or(dep_delay > 60)"}));
+  EXPECT_EQ(
+      error({.aggregate = "bool_and(distance)"}),
+      "--aggregate, column 10: bool_and is for booleans, and distance is float64\n  bool_and(distance)\n           ^");
+  EXPECT_EQ(error({.aggregate = "count(*) filter (dep_delay)"}).substr(0, 60),
+            "--aggregate, column 18: expected 'where' after '(', found 'd");
+}
+
 TEST_F(QueryPlanTest, DistinguishesKeyFromFieldOfSameName) {
   const Schema schema = Schema::make({{"_key", FieldType::kText, true}, {"a", FieldType::kInt32, false}}).value();
   const QueryPlan all = parse_query({.with_key = true}, schema).value();
@@ -75,6 +112,23 @@ TEST_F(QueryPlanTest, DistinguishesKeyFromFieldOfSameName) {
   const QueryPlan key = parse_query({.select = "__key, _key"}, schema).value();
   EXPECT_TRUE(key.query.with_key);
   EXPECT_EQ(key.query.select, (std::vector<uint16_t>{0}));
+}
+
+TEST_F(QueryPlanTest, TakesAsManyOperandsOfInAsAScan) {
+  const auto list = [](size_t count) {
+    std::string text = "dep_delay in (0";
+    for (size_t i = 1; i < count; ++i) text += "," + std::to_string(i);
+    return text + ")";
+  };
+  const QueryPlan plan = parse_query({.where = list(kMaxInOperands)}, schema_).value();
+  EXPECT_TRUE(plan.query.computed.empty());
+  EXPECT_EQ(plan.query.where.all.front().any.front().operands.size(), kMaxInOperands);
+  EXPECT_NE(error({.where = list(kMaxInOperands + 1)}).find("operands"), std::string::npos);
+}
+
+TEST_F(QueryPlanTest, SelectsNullsWithAType) {
+  EXPECT_TRUE(parse_query({.select = "cast(null as int32), nullif(1, 1) as n"}, schema_).ok());
+  EXPECT_NE(error({.select = "null"}).find("CAST(NULL AS int32)"), std::string::npos);
 }
 
 TEST_F(QueryPlanTest, UsesTopKWherePossible) {
@@ -98,7 +152,7 @@ TEST_F(QueryPlanTest, ReportsErrors) {
   EXPECT_EQ(error({.select = "carrier", .aggregate = "count(*)"}),
             "--select and --with-key show records, --aggregate and --group-by summarise them; choose one");
   EXPECT_EQ(error({.select = "carrier,"}),
-            "--select, column 9: expected a field or '*', found the end\n  carrier,\n          ^");
+            "--select, column 9: expected a value, found the end\n  carrier,\n          ^");
   EXPECT_EQ(error({.select = "carrier distance"}),
             "--select, column 9: nothing more was expected, found 'distance'\n  carrier distance\n          ^");
   EXPECT_EQ(error({.select = "carrier, carrier"}),
@@ -107,7 +161,8 @@ TEST_F(QueryPlanTest, ReportsErrors) {
   EXPECT_EQ(error({.select = "carrier, _key"}),
             "--select, column 10: _key is the first column, once\n  carrier, _key\n           ^");
   EXPECT_EQ(error({.aggregate = "median(distance)"}),
-            "--aggregate, column 1: there is no aggregate 'median'; there are count, sum, min, max and avg\n"
+            "--aggregate, column 1: there is no aggregate 'median'; there are count, sum, min, max, avg, bool_and and "
+            "bool_or\n"
             "  median(distance)\n  ^");
   EXPECT_EQ(error({.aggregate = "sum(*)"}), "--aggregate, column 1: only count takes '*'\n  sum(*)\n  ^");
   EXPECT_EQ(error({.aggregate = "sum(carrier)"}),
