@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 set(LOAM_CLIENT_LIBRARIES loam_client loam_client_index loam_bdtree loam_bdtree_cache loam_bdtree_node loam_bdtree_key loam_bdtree_entries loam_bdtree_store
                           loam_client_driver loam_client_core loam_rpc loam_net loam_net_tcp loam_net_rdma loam_net_link
                           loam_net_transport loam_fiber loam_latency loam_wire
-                          loam_schema loam_snapshot loam_base)
+                          loam_expression loam_schema loam_snapshot loam_base)
 install(TARGETS ${LOAM_CLIENT_LIBRARIES} loam_flags EXPORT loamTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)
 if(LOAM_LTO)
@@ -34,7 +34,7 @@ install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/../include/loam/client DESTINATION $
 # The headers of common/ that the public headers include. They include them as "common/…"; the include path
 # include/loam makes these names valid.
 foreach(header base/assert.h base/bytes.h base/ids.h base/statistics.h base/status.h latency/histogram.h latency/operation_kind.h latency/recorder.h
-               latency/slow_operations.h latency/stage.h net/transport/transport_counters.h schema/arrow.h schema/calendar.h schema/chunk.h schema/decimal.h schema/field_type.h
+               latency/slow_operations.h latency/stage.h expression/builder.h expression/selection.h net/transport/transport_counters.h schema/arrow.h schema/calendar.h schema/chunk.h schema/decimal.h schema/expression.h schema/field_type.h
                schema/predicate.h schema/projection.h
                schema/query.h schema/row.h schema/schema.h schema/value.h wire/opcode.h)
   get_filename_component(folder ${header} DIRECTORY)

@@ -11,7 +11,7 @@ BUILD = pathlib.Path(sys.argv[1]).resolve().parents[1]
 COMPONENTS = {
     "client": (
         r"include/loam/client/\w+\.h",
-        r"include/loam/common/(base|latency|net/transport|schema|wire)/\w+\.h",
+        r"include/loam/common/(base|expression|latency|net/transport|schema|wire)/\w+\.h",
         r"lib[/\w-]*/libloam_\w+\.a",
         r"lib[/\w-]*/cmake/loam/loam(Config|ConfigVersion|Targets|Targets-noconfig)\.cmake",
         r"lib[/\w-]*/pkgconfig/loam\.pc",
