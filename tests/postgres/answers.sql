@@ -21,6 +21,48 @@ BEGIN
 END
 $$;
 
+-- The value, or an error if Loam has no such value.
+CREATE FUNCTION in_range(x date) RETURNS date LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF x < '0001-01-01' OR x > '9999-12-31' THEN RAISE datetime_field_overflow; END IF;
+  RETURN x;
+END
+$$;
+CREATE FUNCTION in_range(x timestamp) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF x < '0001-01-01' OR x >= '10000-01-01' THEN RAISE datetime_field_overflow; END IF;
+  RETURN x;
+END
+$$;
+CREATE FUNCTION in_range(x numeric) RETURNS numeric LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF x = 'NaN' THEN RAISE numeric_value_out_of_range; END IF;
+  RETURN x;
+END
+$$;
+
+-- A text of this form, or the error of a text that CAST cannot read.
+CREATE FUNCTION of_form(x text, form text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF x !~ form THEN RAISE invalid_text_representation; END IF;
+  RETURN x;
+END
+$$;
+
+-- LIKE, with an error for every pattern that ends with its escape. In PostgreSQL it is one only if the text before the
+-- escape matches.
+CREATE FUNCTION matches(x text, pattern text, escape text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF (length(pattern) - length(rtrim(pattern, escape))) % 2 = 1 THEN RAISE invalid_escape_sequence; END IF;
+  RETURN x LIKE pattern ESCAPE escape;
+END
+$$;
+
+-- The interval of a number of seconds, exact to microseconds.
+CREATE FUNCTION seconds(x numeric) RETURNS interval LANGUAGE sql IMMUTABLE STRICT AS $$
+  SELECT make_interval(days => div(x, 86400)::integer, secs => (x % 86400)::float8)
+$$;
+
 -- The value of an expression, or the state and the message of its error.
 CREATE TYPE answer AS (state text, value text);
 CREATE FUNCTION answer(expression text) RETURNS answer LANGUAGE plpgsql AS $$

@@ -179,8 +179,12 @@ std::string Comparison::difference(const Case& question, std::string_view state,
     if (is_error(ours)) ours = kRefused;
   }
   const bool wrong_question = !state.empty() && !state.starts_with("22");
-  if (ours == theirs && state.empty() == !is_error(question.loam) && !wrong_question) return "";
-  std::string text = question.expression + "\n  Loam:       " + question.loam + "\n  PostgreSQL: " + std::string(value);
+  const bool same = question.states.empty() ? ours == theirs && state.empty() == !is_error(question.loam)
+                                            : !state.empty() && question.states.find(state) != std::string::npos;
+  if (same && !wrong_question) return "";
+  std::string text = question.expression + "\n  Loam:       " + question.loam;
+  if (!question.states.empty()) text += " (SQLSTATE " + question.states + ")";
+  text += "\n  PostgreSQL: " + std::string(value);
   if (!state.empty()) text += " (SQLSTATE " + std::string(state) + ")";
   return text;
 }

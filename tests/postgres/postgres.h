@@ -53,7 +53,11 @@ class Comparison {
   Comparison& operator=(const Comparison&) = delete;
 
   /// Adds a case.
-  void add(std::string expression, std::string loam) { cases_.push_back({std::move(expression), std::move(loam)}); }
+  void add(std::string expression, std::string loam) { cases_.push_back({std::move(expression), std::move(loam), {}}); }
+  /// Adds a case that is an error in Loam. PostgreSQL's error has to have one of these SQLSTATEs, separated by spaces.
+  void add_error(std::string expression, std::string states) {
+    cases_.push_back({std::move(expression), std::string(kRefused), std::move(states)});
+  }
   /// Asks the server, and reports the first differences as failures of the test.
   void run();
 
@@ -66,6 +70,7 @@ class Comparison {
   struct Case {
     std::string expression;
     std::string loam;
+    std::string states;  // of add_error()
   };
 
   std::string difference(const Case& question, std::string_view state, std::string_view value) const;
