@@ -14,6 +14,7 @@
 #include "common/net/link/frame.h"
 #include "common/net/transport/transport.h"
 #include "common/schema/chunk.h"
+#include "common/testing/random_expression.h"
 #include "tests/fuzz/examples.h"
 #include "tests/fuzz/key_parts.h"
 #include "tests/fuzz/tables.h"
@@ -120,6 +121,11 @@ void add_schemas(Corpus& corpus) {
     testing::Random random(choice);
     corpus.add_encoded("schema_fuzz", {0}, schema);
     corpus.add_encoded("query_fuzz", {choice}, query);
+    Query expressions;
+    expressions.computed = testing::RandomExpressions(random, schema).draw(choice % 16 + size_t{1});
+    expressions.where.where(kFirstComputed, PredicateOp::kIsNotNull);
+    expressions.select = {kFirstComputed};
+    corpus.add_encoded("query_fuzz", {choice}, expressions);
     corpus.add_encoded("predicate_fuzz", {choice}, testing::random_selection(random, schema));
     corpus.add("row_fuzz", {choice, choice}, testing::build_row(schema, testing::random_row(random, schema)));
     testing::Random of_part = testing::Random(choice).fork();  // the same choice as in row_fuzz
