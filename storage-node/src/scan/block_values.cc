@@ -267,7 +267,7 @@ bool BlockValues::is_null(uint16_t field, size_t row) const {
 std::string_view BlockValues::text(uint16_t field, size_t row) const {
   if (field >= kFirstComputed) {
     const ColumnLanes& lanes = evaluator_.computed(field);
-    return lanes.present.test(row) ? lanes.texts[row] : std::string_view();
+    return lanes.present.test(row) ? lanes.texts[row] : std::string_view("");  // has an address, as fields have
   }
   if (const Columns* const columns = block_->columns()) return columns->text(field, block_->first_row() + row);
   return RowView(*schema_, block_->entry(row).row()).text(field);
