@@ -115,6 +115,7 @@ Result<uint16_t> ExpressionBuilder::add(Computed column, bool untyped) {
   const auto is_constant = [&](uint16_t argument) { return value_of(argument) != nullptr; };
   if (column.operation != Operation::kConstant && std::ranges::all_of(column.arguments, is_constant)) {
     std::vector<const Computed*> arguments;
+    arguments.reserve(column.arguments.size());
     for (const uint16_t argument : column.arguments) arguments.push_back(&computed_[argument - kFirstComputed]);
     // An operation that is an error stays: it is one only if a row needs it.
     if (const auto value = folded(column, arguments)) {
@@ -216,6 +217,47 @@ Status ExpressionBuilder::convert_temporal(Operation operation, std::vector<uint
   return ok_status();
 }
 
+Status ExpressionBuilder::convert_decimals(std::vector<uint16_t>& arguments) {
+  // Decimals keep their own digits and scales, and integers become decimals with as few digits as they can have.
+  for (uint16_t& column : arguments) {
+    const Value* const value = value_of(column);
+    if (!untyped(column) && is_integer(type(column))) {
+      if (value != nullptr && !value->is_null()) {
+        LOAM_ASSIGN_OR_RETURN(column, constant(shortest_decimal(value->as_int64(), 0)));
+      } else {
+        LOAM_ASSIGN_OR_RETURN(column, typed(column, decimal_for(type(column))));
+      }
+    }
+  }
+  const auto real = [&](uint16_t column) { return !untyped(column) && is_float(type(column)); };
+  const auto open = [&](uint16_t column) { return untyped(column); };
+  if (std::ranges::any_of(arguments, real)) return unify(arguments);
+  // A literal or NULL takes the type of the decimal, of which there is one.
+  const FieldType to = type(*std::ranges::find_if(
+      arguments, [&](uint16_t column) { return !untyped(column) && type(column) == FieldType::kDecimal; }));
+  for (uint16_t& column : arguments) {
+    if (!open(column)) continue;
+    LOAM_ASSIGN_OR_RETURN(column, exact_decimal(column, to));
+  }
+  return ok_status();
+}
+
+Status ExpressionBuilder::convert_branches(std::vector<uint16_t>& arguments) {
+  std::vector<uint16_t> values;
+  const size_t count = arguments.size();
+  for (size_t i = 1; i < count; i += 2) values.push_back(arguments[i]);
+  if (count % 2 == 1) values.push_back(arguments.back());
+  LOAM_RETURN_IF_ERROR(unify(values, true));
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    if (untyped(arguments[i])) {
+      LOAM_ASSIGN_OR_RETURN(arguments[i], typed(arguments[i], FieldType::kBoolean));
+    }
+    arguments[i + 1] = values[i / 2];
+  }
+  if (count % 2 == 1) arguments.back() = values.back();
+  return ok_status();
+}
+
 Status ExpressionBuilder::convert_arguments(Operation operation, std::vector<uint16_t>& arguments) {
   const auto temporal = [&](uint16_t column) {
     return !untyped(column) && (type(column) == FieldType::kDate || type(column) == FieldType::kTimestamp);
@@ -226,27 +268,7 @@ Status ExpressionBuilder::convert_arguments(Operation operation, std::vector<uin
     return convert_temporal(operation, arguments);
   }
   if ((is_arithmetic(operation) || is_comparison(operation)) && std::ranges::any_of(arguments, decimal)) {
-    // Decimals keep their own digits and scales, and integers become decimals with as few digits as they can have.
-    for (uint16_t& column : arguments) {
-      const Value* const value = value_of(column);
-      if (!untyped(column) && is_integer(type(column))) {
-        if (value != nullptr && !value->is_null()) {
-          LOAM_ASSIGN_OR_RETURN(column, constant(shortest_decimal(value->as_int64(), 0)));
-        } else {
-          LOAM_ASSIGN_OR_RETURN(column, typed(column, decimal_for(type(column))));
-        }
-      }
-    }
-    const auto real = [&](uint16_t column) { return !untyped(column) && is_float(type(column)); };
-    const auto open = [&](uint16_t column) { return untyped(column); };
-    if (std::ranges::any_of(arguments, real)) return unify(arguments);
-    // A literal or NULL takes the type of the decimal, of which there is one.
-    const FieldType to = type(*std::ranges::find_if(arguments, decimal));
-    for (uint16_t& column : arguments) {
-      if (!open(column)) continue;
-      LOAM_ASSIGN_OR_RETURN(column, exact_decimal(column, to));
-    }
-    return ok_status();
+    return convert_decimals(arguments);
   }
   switch (operation) {
     case Operation::kNegate:
@@ -261,21 +283,8 @@ Status ExpressionBuilder::convert_arguments(Operation operation, std::vector<uin
         }
       }
       return ok_status();
-    case Operation::kCase: {
-      std::vector<uint16_t> values;
-      const size_t count = arguments.size();
-      for (size_t i = 1; i < count; i += 2) values.push_back(arguments[i]);
-      if (count % 2 == 1) values.push_back(arguments.back());
-      LOAM_RETURN_IF_ERROR(unify(values, true));
-      for (size_t i = 0; i + 1 < count; i += 2) {
-        if (untyped(arguments[i])) {
-          LOAM_ASSIGN_OR_RETURN(arguments[i], typed(arguments[i], FieldType::kBoolean));
-        }
-        arguments[i + 1] = values[i / 2];
-      }
-      if (count % 2 == 1) arguments.back() = values.back();
-      return ok_status();
-    }
+    case Operation::kCase:
+      return convert_branches(arguments);
     case Operation::kSubstring:
       for (size_t i = 1; i < arguments.size(); ++i) {
         if (untyped(arguments[i]) || is_integer(type(arguments[i]))) {
@@ -304,24 +313,23 @@ Status ExpressionBuilder::convert_arguments(Operation operation, std::vector<uin
 
 Result<uint16_t> ExpressionBuilder::apply(Operation operation, std::vector<uint16_t> arguments, DatePart part,
                                           std::string_view escape) {
-  const auto types_of = [&] {
+  const auto types_of = [this](const std::vector<uint16_t>& of) {
     std::vector<FieldType> types;
-    for (const uint16_t argument : arguments) types.push_back(type(argument));
+    types.reserve(of.size());
+    for (const uint16_t column : of) types.push_back(type(column));
     return types;
   };
-  const std::vector<FieldType> before = types_of();
+  const std::vector<FieldType> before = types_of(arguments);
   const auto refused = [&](std::string_view why) {
     std::string of;
-    for (const FieldType type : before) of += (of.empty() ? "" : ", ") + to_string(type);
+    for (const FieldType type : before) of.append(of.empty() ? "" : ", ").append(to_string(type));
     return invalid(std::string(to_string(operation)) + " does not take (" + of + ")" + (why.empty() ? "" : ": ") +
                    std::string(why));
   };
   if (const Status status = convert_arguments(operation, arguments); !status.ok()) return refused(status.message());
   Computed column{operation, {}, std::move(arguments), {}, part};
   if (operation == Operation::kLike) column.constants.push_back(Value::text(escape));
-  std::vector<FieldType> types;
-  for (const uint16_t argument : column.arguments) types.push_back(type(argument));
-  column.type = result_type(column, types);
+  column.type = result_type(column, types_of(column.arguments));
   if (column.type == FieldType::kNull) return refused({});
   return add(std::move(column));
 }

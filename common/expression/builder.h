@@ -62,6 +62,10 @@ class ExpressionBuilder {
   Result<uint16_t> typed(uint16_t column, FieldType type);
   Status convert_arguments(Operation operation, std::vector<uint16_t>& arguments);
   Status convert_temporal(Operation operation, std::vector<uint16_t>& arguments);
+  /// Operands of arithmetic or a comparison, of which one is a decimal.
+  Status convert_decimals(std::vector<uint16_t>& arguments);
+  /// The conditions and results of CASE.
+  Status convert_branches(std::vector<uint16_t>& arguments);
   /// A literal among decimals as a decimal with all its digits; NULL gets the type `to`.
   Result<uint16_t> exact_decimal(uint16_t column, FieldType to);
 

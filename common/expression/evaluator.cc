@@ -272,7 +272,11 @@ void ExpressionEvaluator::compute(ComputedLanes& work) {
     work.lanes.present &= arguments[i].lanes.present;
   }
   work.lanes.present -= work.lanes.failed;
-  switch (column.operation) {
+  compute_strict(work, arguments);
+}
+
+void ExpressionEvaluator::compute_strict(ComputedLanes& work, std::span<const Argument> arguments) {
+  switch (work.column.operation) {
     case Operation::kAdd:
     case Operation::kSubtract:
     case Operation::kMultiply:

@@ -61,6 +61,7 @@ enum class ExpressionFault : uint8_t {
   kWidthNotPositive,  ///< a bucket with a width of 0 or less
 };
 
+struct Argument;
 struct ComputedLanes;
 
 /// Evaluates computed columns for all rows of a batch, each at most once.
@@ -105,6 +106,8 @@ class ExpressionEvaluator {
   /// Computes the column and its arguments, as far as this batch has not.
   void compute_all(ComputedLanes& work);
   void compute(ComputedLanes& work);
+  /// Computes the present rows of an operation that is NULL if an argument is NULL.
+  void compute_strict(ComputedLanes& work, std::span<const Argument> arguments);
 
   FieldSource& fields_;
   uint64_t batch_ = 0;

@@ -323,6 +323,7 @@ class Splitter {
     if (c == nullptr || c->operation != Operation::kIn || !condition.negated) return std::nullopt;
     if (c->constants.size() > kMaxNotIn) return std::nullopt;
     std::vector<Clause> clauses;
+    clauses.reserve(c->constants.size());
     for (const Value& value : c->constants) {
       clauses.push_back({{Predicate{c->arguments[0], PredicateOp::kNotEqual, {value}}}});
     }

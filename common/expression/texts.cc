@@ -7,8 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include <locale.h>
-
 #include "common/base/assert.h"
 
 namespace loam {

@@ -38,10 +38,9 @@ std::string format_of(FieldType type) {
       const std::string decimal = "d:" + std::to_string(type.digits()) + "," + std::to_string(type.scale());
       return is_long(type) ? decimal : decimal + ",64";
     }
-    case FieldType::kNull:
-      break;
+    default:
+      return "n";
   }
-  return "n";
 }
 
 /// Owns the memory to which an exported ArrowSchema points. Each child has a holder of its own, because a consumer may

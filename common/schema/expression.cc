@@ -146,6 +146,14 @@ bool constants_fit(const Computed& column, const Shape& shape) {
   return count == 1 && (column.operation != Operation::kLike || is_escape(column.constants.front()));
 }
 
+/// Says that an operation does not take arguments of these types.
+std::string wrong_type(const Computed& column, Types types) {
+  std::string text(to_string(column.operation));
+  text += " of (";
+  for (size_t i = 0; i < types.size(); ++i) text.append(i == 0 ? "" : ", ").append(to_string(types[i]));
+  return text.append(") is no ").append(to_string(column.type));
+}
+
 }  // namespace
 
 std::string_view to_string(Operation operation) {
@@ -323,9 +331,7 @@ Status QueryColumns::check() const {
       }
     }
     if (!is_field_type(column.type) || result_type(column, types) != column.type) {
-      std::string of;
-      for (const FieldType type : types) of += (of.empty() ? "" : ", ") + to_string(type);
-      return invalid(name + " of (" + of + ") is no " + to_string(column.type));
+      return invalid(wrong_type(column, types));
     }
   }
   if (arguments > kMaxArguments || bytes > kMaxSelectionBytes) {

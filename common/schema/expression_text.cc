@@ -61,7 +61,7 @@ std::string constant_text(const Value& value, FieldType type, size_t limit) {
   }
   const auto cast = [&](const std::string& text) { return "CAST(" + text + " AS " + to_string(type) + ")"; };
   if (value.is_null()) return cast("NULL");
-  const std::string text = value.to_string();
+  std::string text = value.to_string();
   switch (type) {
     case FieldType::kBoolean:
       return value.as_boolean() ? "TRUE" : "FALSE";
@@ -140,6 +140,21 @@ class Writer {
     out_ += ')';
   }
 
+  void branches(const std::vector<uint16_t>& arguments) {
+    out_ += "CASE";
+    for (size_t i = 0; i + 1 < arguments.size() && out_.size() <= limit_; i += 2) {
+      out_ += " WHEN ";
+      write(arguments[i], Binding::kOr);
+      out_ += " THEN ";
+      write(arguments[i + 1], Binding::kOr);
+    }
+    if (arguments.size() % 2 == 1) {
+      out_ += " ELSE ";
+      write(arguments.back(), Binding::kOr);
+    }
+    out_ += " END";
+  }
+
   void write(const Computed& column, Binding own) {
     const auto& arguments = column.arguments;
     const std::string name(to_string(column.operation));
@@ -172,19 +187,7 @@ class Writer {
         out_ += " ESCAPE " + in_quotes(column.constants.front().as_text(), '\'');
         return;
       case Operation::kCase:
-        out_ += "CASE";
-        for (size_t i = 0; i + 1 < arguments.size() && out_.size() <= limit_; i += 2) {
-          out_ += " WHEN ";
-          write(arguments[i], Binding::kOr);
-          out_ += " THEN ";
-          write(arguments[i + 1], Binding::kOr);
-        }
-        if (arguments.size() % 2 == 1) {
-          out_ += " ELSE ";
-          write(arguments.back(), Binding::kOr);
-        }
-        out_ += " END";
-        return;
+        return branches(arguments);
       case Operation::kCast:
         out_ += "CAST(";
         write(arguments[0], Binding::kOr);

@@ -175,10 +175,9 @@ std::string Value::to_string() const {
       }
       return hex + "'";
     }
-    case FieldType::kNull:
-      break;
+    default:
+      return "NULL";
   }
-  return "NULL";
 }
 
 Result<Value> Value::parse(std::string_view text, FieldType type, Rounding of_decimals) {
@@ -230,10 +229,9 @@ Result<Value> Value::parse(std::string_view text, FieldType type, Rounding of_de
       if (!parse_blob(text, bytes)) return not_a(text, type);
       return blob(bytes);
     }
-    case FieldType::kNull:
-      break;
+    default:
+      return not_a(text, type);
   }
-  return not_a(text, type);
 }
 
 Result<Value> Value::convert(FieldType type) const {

@@ -57,6 +57,41 @@ class RandomExpressions {
     return any([](FieldType t) { return t == FieldType::kDate || t == FieldType::kTimestamp; });
   }
 
+  std::vector<uint16_t> operands(Operation operation) {
+    // Two operands: of one type, or a date or timestamp and what it is added to.
+    std::vector<uint16_t> arguments = {any([&](FieldType t) { return is_number(t) || random_.one_in(8); })};
+    const FieldType first = type(arguments[0]);
+    const bool other = random_.one_in(2);
+    if (first == FieldType::kDate && other) {
+      arguments.push_back(of(FieldType::kInt32));
+    } else if (first == FieldType::kTimestamp && other) {
+      arguments.push_back(of(kSeconds));
+    } else {
+      arguments.push_back(operation == Operation::kBucket ? of(first) : like(first));
+    }
+    return arguments;
+  }
+
+  std::vector<uint16_t> of_case() {
+    std::vector<uint16_t> arguments;
+    const uint16_t first = any(any_type);
+    for (size_t n = random_.between(1, 3); n != 0; --n) {
+      arguments.push_back(boolean());
+      arguments.push_back(arguments.size() == 1 ? first : of(type(first)));
+    }
+    if (random_.one_in(2)) arguments.push_back(of(type(first)));
+    return arguments;
+  }
+  std::vector<uint16_t> of_texts(Operation operation) {
+    std::vector<uint16_t> arguments = {text()};
+    if (operation == Operation::kConcatenate) {
+      for (size_t n = random_.between(1, 2); n != 0; --n) arguments.push_back(text());
+    } else if (operation == Operation::kSubstring) {
+      for (size_t n = random_.between(1, 2); n != 0; --n) arguments.push_back(of(FieldType::kInt32));
+    }
+    return arguments;
+  }
+
   Computed guess() {
     Computed column;
     column.operation = static_cast<Operation>(random_.between(1, static_cast<uint64_t>(Operation::kBucket)));
@@ -80,15 +115,9 @@ class RandomExpressions {
       case Operation::kNot:
         arguments = {boolean()};
         break;
-      case Operation::kCase: {
-        const uint16_t first = any(any_type);
-        for (size_t n = random_.between(1, 3); n != 0; --n) {
-          arguments.push_back(boolean());
-          arguments.push_back(arguments.size() == 1 ? first : of(type(first)));
-        }
-        if (random_.one_in(2)) arguments.push_back(of(type(first)));
+      case Operation::kCase:
+        arguments = of_case();
         break;
-      }
       case Operation::kCoalesce: {
         arguments = {any(any_type)};
         for (size_t n = random_.below(3); n != 0; --n) arguments.push_back(of(type(arguments[0])));
@@ -107,14 +136,9 @@ class RandomExpressions {
       case Operation::kLength:
       case Operation::kLower:
       case Operation::kUpper:
-        arguments = {text()};
-        break;
       case Operation::kSubstring:
-        arguments = {text(), of(FieldType::kInt32)};
-        if (random_.one_in(2)) arguments.push_back(of(FieldType::kInt32));
-        break;
       case Operation::kConcatenate:
-        for (size_t n = random_.between(2, 3); n != 0; --n) arguments.push_back(text());
+        arguments = of_texts(column.operation);
         break;
       case Operation::kLike: {
         constexpr const char* kEscapes[] = {"", "\\", "a", "é"};
@@ -131,19 +155,8 @@ class RandomExpressions {
       case Operation::kIsNull:
         arguments = {any(any_type)};
         break;
-      default: {
-        // Two operands: of one type, or a date or timestamp and what it is added to.
-        arguments = {any([&](FieldType t) { return is_number(t) || random_.one_in(8); })};
-        const FieldType first = type(arguments[0]);
-        const bool other = random_.one_in(2);
-        if (first == FieldType::kDate && other) {
-          arguments.push_back(of(FieldType::kInt32));
-        } else if (first == FieldType::kTimestamp && other) {
-          arguments.push_back(of(kSeconds));
-        } else {
-          arguments.push_back(column.operation == Operation::kBucket ? of(first) : like(first));
-        }
-      }
+      default:
+        arguments = operands(column.operation);
     }
     result();
     return column;

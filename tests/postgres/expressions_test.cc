@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "common/expression/builder.h"
+#include "common/expression/row_mask.h"
 #include "common/schema/expression.h"
 #include "common/schema/schema.h"
 #include "common/testing/random_expression.h"
