@@ -82,9 +82,9 @@ struct ComputedLanes {
   std::unique_ptr<Numbers> numbers;
   std::unique_ptr<std::array<Int128, kBlockRows>> wide;
   std::unique_ptr<std::array<std::string_view, kBlockRows>> views;
-  std::unique_ptr<std::array<Failure, kBlockRows>> failures;  // of the rows in lanes.failed
+  std::unique_ptr<std::array<Failure, kBlockRows>> failures;  // by row: its error, if lanes.failed has it
   std::string bytes;                                          // the texts that the operation makes
-  std::optional<LikePattern> pattern;                         // of LIKE: the last one
+  std::optional<LikePattern> pattern;                         // the last pattern of a LIKE
   std::string pattern_text;                                   // the text of it
   // The constants of IN, ascending: as order keys, as integers of 128 bits, or as texts.
   std::vector<int64_t> in_keys;

@@ -8,8 +8,8 @@
 namespace loam {
 namespace {
 
-/// Makes the texts of the present rows: append(row, bytes) appends that of one row, or more than kMaxComputedText bytes
-/// of it. Views are set at the end, because the bytes move while they grow.
+/// Makes the texts of the present rows. append(row, bytes) appends the text of one row, and may stop after more than
+/// kMaxComputedText bytes. The views are set at the end, because the bytes move while they grow.
 template <class Append>
 void make_texts(ComputedLanes& work, size_t& room, Append append) {
   std::string& bytes = work.bytes;

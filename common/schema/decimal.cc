@@ -181,7 +181,7 @@ std::optional<Int128> remainder_of_decimals(Int128 a, uint8_t a_scale, Int128 b,
 }
 
 std::optional<Int128> mean_of_decimals(Int128 whole, int64_t carry, int64_t count, uint8_t more) {
-  if (count <= 0) return std::nullopt;  // of a faulty storage node
+  if (count <= 0) return std::nullopt;  // a faulty storage node has sent it
   const Wide sum = Wide(carry) * (Wide(1) << 128) + Wide(whole);
   const Wide power(kPowers[more]);
   if (abs(sum) / count >= Wide(kPowers[kMaxDecimalDigits]) / power + 1) return std::nullopt;

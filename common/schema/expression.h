@@ -118,8 +118,8 @@ FieldType quotient_of(FieldType a, FieldType b);
 /// The type of the remainder of two decimals.
 FieldType remainder_of(FieldType a, FieldType b);
 /// The type of the result of an operation on arguments of these types; kNull if it does not take them. `column` has the
-/// operation, its constants and part, and for kConstant and kCast the type. The numbers of arguments and constants are
-/// those that the operation takes.
+/// operation, its constants and part, and for kConstant and kCast the type. The caller has checked that
+/// the operation takes as many arguments and constants.
 FieldType result_type(const Computed& column, std::span<const FieldType> arguments);
 /// Whether kCast converts values of one type to another.
 bool can_cast(FieldType from, FieldType to);
@@ -163,8 +163,8 @@ class QueryColumns {
 
 /// The name of a field as an expression writes it: in double quotes if it is a keyword or no word.
 std::string quoted_name(std::string_view name);
-/// The expression of a column as a text, in the grammar of `loam scan`, which reads it as the same expression. A text
-/// of more than `limit` bytes is cut and ends with "…".
+/// The expression of a column as a text, in the grammar of `loam scan`, which reads it as the same expression. The
+/// function cuts a text of more than `limit` bytes, which then ends with "…".
 std::string expression_text(const QueryColumns& columns, uint16_t number, size_t limit = SIZE_MAX);
 
 /// Appends computed columns.

@@ -44,7 +44,7 @@ class ReferenceEvaluator {
   /// The expected result over these visible records.
   ReferenceAnswer answer(const std::vector<ReferenceRow>& rows) const {
     ReferenceAnswer answer;
-    std::map<ResultRow, std::vector<ResultRow>, LessRow> groups;  // of each group the arguments of the aggregates
+    std::map<ResultRow, std::vector<ResultRow>, LessRow> groups;  // by group: the arguments of its rows
     if (query_.group_by.empty()) groups[{}];
     for (const ReferenceRow& row : rows) {
       testing::ExpressionReference values(query_.computed, row.values);

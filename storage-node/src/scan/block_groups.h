@@ -18,8 +18,9 @@ class BlockValues;
 /// Splits the rows of a block into sets with equal values of some columns.
 ///
 /// Role: queries with the same group-by share the split, and each aggregate of a set runs over whole columns. A block
-/// is split if it has few groups, and if the keys of the columns tell its values apart: numbers of 64 bits, and texts
-/// of up to eight bytes. The rows of other blocks are grouped one by one. Owner: BlockValues. Threads: one.
+/// is split if it has few groups, and if different values of the columns have different keys. Numbers of 64 bits do,
+/// and texts of up to eight bytes. Other blocks are not split, and their rows are grouped one by one. Owner:
+/// BlockValues. Threads: one.
 class BlockGroups {
  public:
   /// Largest number of sets. Eight masked sums of a column take about as long as one addition for each row.

@@ -171,7 +171,7 @@ class BlockValues {
     std::unique_ptr<BlockGroups> groups;
     size_t uses = 0;
   };
-  std::vector<SharedGroups> groups_;  // of all bound queries
+  std::vector<SharedGroups> groups_;  // the groups of each group-by of a bound query
 };
 
 }  // namespace loam::storage

@@ -156,7 +156,7 @@ class PredicateSet {
   struct CachedPredicate {
     std::shared_ptr<const CompiledPredicate> predicate;
     bool row_by_row = false;
-    bool computed = false;  // of a computed column, whose values may be errors
+    bool computed = false;  // it compares a computed column, which may be an error
     uint64_t block = 0;     // number of the block to which the sets below belong
     RowMask known{};        // rows for which the predicate was evaluated
     RowMask match{};        // the rows of `known` that match
