@@ -112,6 +112,12 @@ class Process:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def signal_main_thread(self, number):
+        """Sends the signal to the main thread. A signal to the process may be taken by any thread that does not block
+        it, for example by one that starts at that moment."""
+        if ctypes.CDLL(None).tgkill(self.pid, self.pid, number) != 0:
+            raise AssertionError(f"{self.name} has no main thread")
+
     def kill(self):
         """Kills the process, even if it is stopped. It is dead when this returns."""
         if self.running():
