@@ -239,7 +239,8 @@ class ErrorsTest(LocalClusterTest):
         self.bad(7, loam("cluster", "up", "--dir", self.directory / "file"), says="cannot write")
 
     def test_process_that_dies_at_its_start_is_reported(self):
-        result = self.cluster("up", "--free-ports", "--memory", "64MiB", "--manager-option", "nonsense=1")
+        # The nodes have enough memory to start, so the commit manager alone ends.
+        result = self.cluster("up", "--free-ports", "--memory", "128MiB", "--manager-option", "nonsense=1")
         self.bad(7, result, says="commit-manager ended at its start")
         self.assertIn("there is no option 'nonsense'", result.stderr)
         self.assertEqual(self.states(), dict.fromkeys(SERVERS, "down"))
