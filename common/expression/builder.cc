@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/expression/evaluator.h"
+#include "common/expression/row_selection.h"
 #include "common/schema/decimal.h"
 
 namespace loam {
@@ -27,15 +28,6 @@ class NoFields final : public FieldSource {
   const RowMask one_ = RowMask::first(1);
 };
 
-Value value_in(const ColumnLanes& lanes, FieldType type) {
-  if (!lanes.present.test(0)) return Value::null();
-  if (type == FieldType::kBoolean) return Value::boolean(lanes.truths.test(0));
-  if (type == FieldType::kText) return Value::text(lanes.texts[0]);
-  if (type == FieldType::kBlob) return Value::blob(as_bytes(lanes.texts[0]));
-  if (is_float(type)) return Value::stored(type, lanes.reals[0]);
-  return Value::stored(type, lanes.whole(0));
-}
-
 /// The value of an operation on constants; nothing if it is an error.
 std::optional<Value> folded(Computed column, std::span<const Computed* const> arguments) {
   NoFields fields;
@@ -45,7 +37,7 @@ std::optional<Value> folded(Computed column, std::span<const Computed* const> ar
   evaluator.begin_batch();
   const ColumnLanes lanes = evaluator.computed(number);
   if (lanes.failed.any()) return std::nullopt;
-  return value_in(lanes, column.type);
+  return value_of(lanes, column.type, 0);
 }
 
 /// The decimal with as few digits as the number has.
@@ -102,7 +94,7 @@ bool is_comparison(Operation operation) {
 }  // namespace
 
 FieldType ExpressionBuilder::type(uint16_t column) const {
-  return column < kFirstComputed ? schema_->field(column).type : computed_[column - kFirstComputed].type;
+  return column < kFirstComputed ? fields_[column].type : computed_[column - kFirstComputed].type;
 }
 
 const Value* ExpressionBuilder::value_of(uint16_t column) const {
@@ -205,13 +197,16 @@ Status ExpressionBuilder::convert_temporal(Operation operation, std::vector<uint
   if (operation == Operation::kAdd && !is(0, FieldType::kDate) && !is(0, FieldType::kTimestamp)) {
     std::swap(arguments[0], arguments[1]);
   }
-  if (is(0, FieldType::kDate) && type(arguments[1]) == FieldType::kDecimal) {
-    LOAM_ASSIGN_OR_RETURN(arguments[0], typed(arguments[0], FieldType::kTimestamp));  // a date and seconds
+  // Days are an integer, and seconds have a type of their own, so that no number is taken for the other.
+  const FieldType by = untyped(arguments[1]) ? FieldType() : type(arguments[1]);
+  const bool buckets = operation == Operation::kBucket;
+  if (is(0, FieldType::kDate) && by == kSeconds && !buckets) {
+    LOAM_ASSIGN_OR_RETURN(arguments[0], typed(arguments[0], FieldType::kTimestamp));
   }
-  // Days are whole: a number with a fraction is no number of days.
   const bool days = is(0, FieldType::kDate);
-  if (days && !untyped(arguments[1]) && is_float(type(arguments[1]))) {
-    return invalid("the days that are added to a date are an integer");
+  if (days && by != FieldType() && !is_integer(by)) return invalid("a date takes a number of days, or an INTERVAL");
+  if (!days && by != FieldType() && by != kSeconds && !(buckets && is_number(by))) {
+    return invalid("a timestamp takes an INTERVAL, such as INTERVAL '5 seconds'");
   }
   LOAM_ASSIGN_OR_RETURN(arguments[1], typed(arguments[1], days ? FieldType(FieldType::kInt32) : kSeconds));
   return ok_status();

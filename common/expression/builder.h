@@ -21,14 +21,16 @@ namespace loam {
 /// are widened to the larger type of int16, int32, int64, decimal and float64; a float32 beside another type becomes a
 /// float64, except among the results of CASE and coalesce, which become float32; a text literal takes the type of the
 /// other operand, and so does NULL. It computes operations on constants, unless that is an error, and keeps equal
-/// operations once. A value type with a reference to the schema. Threads: one.
+/// operations once. A value type with a reference to the fields. Threads: one.
 ///
 /// Columns have numbers: those below kFirstComputed are fields. The functions return kInvalidArgument for operands that
 /// the operation does not take; the message names operation and types.
 class ExpressionBuilder {
  public:
-  /// The schema outlives the builder.
-  explicit ExpressionBuilder(const Schema& schema) : schema_(&schema) {}
+  /// The fields outlive the builder: those of a table, or the columns of a result (GroupSelection).
+  explicit ExpressionBuilder(std::span<const Field> fields) : fields_(fields) {}
+  /// The fields of a table, whose schema outlives the builder.
+  explicit ExpressionBuilder(const Schema& schema) : fields_(schema.fields()) {}
 
   /// A constant of a known type; not NULL.
   Result<uint16_t> constant(const Value& value);
@@ -69,7 +71,7 @@ class ExpressionBuilder {
   /// A literal among decimals as a decimal with all its digits; NULL gets the type `to`.
   Result<uint16_t> exact_decimal(uint16_t column, FieldType to);
 
-  const Schema* schema_;
+  std::span<const Field> fields_;
   std::vector<Computed> computed_;
   std::vector<bool> untyped_;                          // by computed column
   std::unordered_map<std::string, uint16_t> numbers_;  // by the encoding of a column

@@ -16,12 +16,6 @@
 
 namespace loam {
 
-/// An argument of an operation.
-struct Argument {
-  FieldType type;
-  ColumnLanes lanes;
-};
-
 /// One computed column.
 struct ComputedLanes {
   struct Failure {

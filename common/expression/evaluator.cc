@@ -213,8 +213,8 @@ void ExpressionEvaluator::compute(ComputedLanes& work) {
     return;
   }
   work.lanes = {};
-  std::vector<Argument> arguments;
-  arguments.reserve(column.arguments.size());
+  std::vector<Argument>& arguments = arguments_;
+  arguments.clear();
   for (const uint16_t argument : column.arguments) arguments.push_back({type(argument), lanes(argument)});
   // Takes over the errors of an argument at these rows.
   const auto fail_as = [&](size_t argument, const RowMask& rows) {

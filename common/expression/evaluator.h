@@ -64,6 +64,12 @@ enum class ExpressionFault : uint8_t {
 struct Argument;
 struct ComputedLanes;
 
+/// An argument of an operation.
+struct Argument {
+  FieldType type;     ///< the type of its column
+  ColumnLanes lanes;  ///< its values
+};
+
 /// Evaluates computed columns for all rows of a batch, each at most once.
 ///
 /// Role: the only evaluation of expressions in the product: storage nodes use it for the blocks of a scan, and clients
@@ -114,6 +120,7 @@ class ExpressionEvaluator {
   size_t texts_left_ = kMaxBatchTexts;                   // bytes that texts of the batch may still take
   std::vector<uint16_t> kept_;                           // columns that keep more than kKeptTextBytes
   std::vector<uint16_t> pending_;                        // columns that compute_all() has to compute
+  std::vector<Argument> arguments_;                      // of the column that compute() computes
   std::vector<std::unique_ptr<ComputedLanes>> columns_;  // null: a free number
   std::vector<uint16_t> free_;                           // the free numbers
   std::unordered_map<std::string, uint16_t> numbers_;    // by the encoding of a column

@@ -13,7 +13,7 @@
 namespace loam {
 namespace {
 
-constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+constexpr int64_t kLowestInteger = std::numeric_limits<int64_t>::min();
 
 /// Calls f(row) for all rows of a batch.
 template <class F>
@@ -38,7 +38,13 @@ RowMask rows_with(const RowMask& among, Test test) {
 /// Bits of the largest magnitude among the present values: all are in [-2^bits, 2^bits).
 unsigned bits_of(const ColumnLanes& lanes) {
   uint64_t all = 0;
-  lanes.present.for_each([&](size_t row) { all |= static_cast<uint64_t>(lanes.keys[row] ^ (lanes.keys[row] >> 63)); });
+  const auto add = [&](size_t row) { all |= static_cast<uint64_t>(lanes.keys[row] ^ (lanes.keys[row] >> 63)); };
+  // In most blocks all rows are present, and a loop without holes is vectorized.
+  if (const size_t count = lanes.present.count(); lanes.present == RowMask::first(count)) {
+    for (size_t row = 0; row < count; ++row) add(row);
+  } else {
+    lanes.present.for_each(add);
+  }
   return static_cast<unsigned>(std::bit_width(all));
 }
 unsigned bits_of(Int128 factor) { return static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(factor))); }
@@ -54,7 +60,7 @@ int64_t lowest_of(FieldType type) {
     case FieldType::kTimestamp:
       return kFirstTimestamp;
     default:
-      return kLowest;
+      return kLowestInteger;
   }
 }
 int64_t highest_of(FieldType type) {

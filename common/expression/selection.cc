@@ -111,7 +111,7 @@ std::pair<Int128, Int128> range_of(FieldType type) {
 
 class Splitter {
  public:
-  Splitter(const Schema& schema, std::vector<Computed>& computed) : schema_(schema), computed_(computed) {}
+  Splitter(std::span<const Field> fields, std::vector<Computed>& computed) : fields_(fields), computed_(computed) {}
 
   Selection run(uint16_t column) {
     std::vector<Condition> conditions;
@@ -140,7 +140,7 @@ class Splitter {
     return column < kFirstComputed ? nullptr : &computed_[column - kFirstComputed];
   }
   FieldType type(uint16_t column) const {
-    return column < kFirstComputed ? schema_.field(column).type : computed(column)->type;
+    return column < kFirstComputed ? fields_[column].type : computed(column)->type;
   }
   const Value* constant(uint16_t column) const {
     const Computed* const c = computed(column);
@@ -417,15 +417,15 @@ class Splitter {
     return Leaf{{c.arguments[0], op, {Value::text(text)}}};
   }
 
-  const Schema& schema_;
+  const std::span<const Field> fields_;
   std::vector<Computed>& computed_;
   Selection selection_;
 };
 
 }  // namespace
 
-Selection selection_of(const Schema& schema, std::vector<Computed>& computed, uint16_t column) {
-  return Splitter(schema, computed).run(column);
+Selection selection_of(std::span<const Field> fields, std::vector<Computed>& computed, uint16_t column) {
+  return Splitter(fields, computed).run(column);
 }
 
 }  // namespace loam

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/schema/expression.h"
@@ -21,6 +22,11 @@ namespace loam {
 /// `column` is a boolean column among `computed` or the fields, and `computed` passes QueryColumns::check(). The
 /// function may add columns to `computed`, and leaves there those that the selection does not need
 /// (Query::drop_unused()).
-Selection selection_of(const Schema& schema, std::vector<Computed>& computed, uint16_t column);
+/// @{
+Selection selection_of(std::span<const Field> fields, std::vector<Computed>& computed, uint16_t column);
+inline Selection selection_of(const Schema& schema, std::vector<Computed>& computed, uint16_t column) {
+  return selection_of(schema.fields(), computed, column);
+}
+/// @}
 
 }  // namespace loam
