@@ -255,14 +255,14 @@ bool can_cast(FieldType from, FieldType to) {
   return between(FieldType::kBoolean, FieldType::kInt32);
 }
 
-QueryColumns::QueryColumns(const Schema& schema, std::span<const Computed> computed)
-    : schema_(&schema), computed_(computed) {
+QueryColumns::QueryColumns(std::span<const Field> fields, std::span<const Computed> computed)
+    : fields_(fields), computed_(computed) {
   nullable_.reserve(computed.size());
   for (const Computed& column : computed_) {
     const auto& arguments = column.arguments;
     // An argument that is no earlier column is a fault that check() reports.
     const auto null = [&](uint16_t number) {
-      if (number < kFirstComputed) return number >= schema.size() || schema.field(number).nullable;
+      if (number < kFirstComputed) return number >= fields.size() || fields[number].nullable;
       return number - size_t{kFirstComputed} >= nullable_.size() || nullable_[number - kFirstComputed];
     };
     bool nullable = std::ranges::any_of(arguments, null);
@@ -290,7 +290,7 @@ QueryColumns::QueryColumns(const Schema& schema, std::span<const Computed> compu
 }
 
 bool QueryColumns::nullable(uint16_t number) const {
-  return number < kFirstComputed ? schema_->field(number).nullable : nullable_[number - kFirstComputed];
+  return number < kFirstComputed ? fields_[number].nullable : nullable_[number - kFirstComputed];
 }
 
 Status QueryColumns::check() const {
@@ -318,7 +318,7 @@ Status QueryColumns::check() const {
     std::vector<FieldType> types;
     for (const uint16_t number : column.arguments) {
       const size_t place = size_t{number} - std::min(number, kFirstComputed);
-      if (number < kFirstComputed ? number >= schema_->size() : place >= i) {
+      if (number < kFirstComputed ? number >= fields_.size() : place >= i) {
         return invalid(name + " names column " + std::to_string(number) + ", which does not come before it");
       }
       types.push_back(type(number));

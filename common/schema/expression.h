@@ -124,11 +124,14 @@ FieldType result_type(const Computed& column, std::span<const FieldType> argumen
 /// Whether kCast converts values of one type to another.
 bool can_cast(FieldType from, FieldType to);
 
-/// The columns that a query can name: the fields of its table, and its computed columns. A view.
+/// The columns that a query can name: the fields of its table, and its computed columns. A view. For the groups of a
+/// query (GroupSelection) the columns of its result take the place of the fields.
 class QueryColumns {
  public:
   /// The caller keeps both arguments alive. Without check(), the functions below may be called for fields only.
-  QueryColumns(const Schema& schema, std::span<const Computed> computed);  // NOLINT(google-explicit-constructor)
+  QueryColumns(std::span<const Field> fields, std::span<const Computed> computed);
+  /// The fields of a table, and computed columns. The caller keeps both arguments alive.
+  QueryColumns(const Schema& schema, std::span<const Computed> computed) : QueryColumns(schema.fields(), computed) {}
   /// The fields alone.
   QueryColumns(const Schema& schema) : QueryColumns(schema, {}) {}  // NOLINT(google-explicit-constructor)
 
@@ -137,16 +140,16 @@ class QueryColumns {
   Status check() const;
 
   /// The fields.
-  const Schema& schema() const { return *schema_; }
+  std::span<const Field> fields() const { return fields_; }
   /// The computed columns; the first has number kFirstComputed.
   std::span<const Computed> computed() const { return computed_; }
   /// Whether there is a column of this number.
   bool has(uint16_t number) const {
-    return number < kFirstComputed ? number < schema_->size() : number - size_t{kFirstComputed} < computed_.size();
+    return number < kFirstComputed ? number < fields_.size() : number - size_t{kFirstComputed} < computed_.size();
   }
   /// The type of a column.
   FieldType type(uint16_t number) const {
-    return number < kFirstComputed ? schema_->field(number).type : computed_[number - kFirstComputed].type;
+    return number < kFirstComputed ? fields_[number].type : computed_[number - kFirstComputed].type;
   }
   /// Whether a column can be NULL.
   bool nullable(uint16_t number) const;
@@ -156,7 +159,7 @@ class QueryColumns {
   Field field(uint16_t number) const { return {name(number), type(number), nullable(number)}; }
 
  private:
-  const Schema* schema_;
+  std::span<const Field> fields_;
   std::span<const Computed> computed_;
   std::vector<bool> nullable_;  // of the computed columns
 };

@@ -107,7 +107,7 @@ class Writer {
   void write(uint16_t number, Binding outer) {
     if (out_.size() > limit_) return;
     if (number < kFirstComputed) {
-      out_ += quoted_name(columns_.schema().field(number).name);
+      out_ += quoted_name(columns_.fields()[number].name);
       return;
     }
     // A text with a limit may be written on the small stack of a fiber.
@@ -247,7 +247,7 @@ std::string expression_text(const QueryColumns& columns, uint16_t number, size_t
 }
 
 std::string QueryColumns::name(uint16_t number) const {
-  if (number < kFirstComputed) return schema_->field(number).name;
+  if (number < kFirstComputed) return fields_[number].name;
   return expression_text(*this, number, kMaxNameBytes - 3);
 }
 

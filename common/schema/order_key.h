@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -48,6 +49,11 @@ inline int64_t head_key(std::string_view text) {
   uint64_t bytes = 0;
   std::memcpy(&bytes, text.data(), std::min(text.size(), sizeof bytes));
   return head_key_of(bytes);
+}
+
+/// The first eight bytes of the texts with this head key.
+inline std::array<char, 8> head_bytes(int64_t key) {
+  return std::bit_cast<std::array<char, 8>>(__builtin_bswap64(static_cast<uint64_t>(key) ^ order_key_detail::kSignBit));
 }
 
 /// The order key of the last eight bytes of a text, read backwards and padded with zeros.

@@ -21,7 +21,7 @@ bool takes_none(PredicateOp op) { return op == PredicateOp::kIsNull || op == Pre
 Status check_predicate(const Predicate& predicate, const QueryColumns& columns) {
   if (!columns.has(predicate.field)) {
     return invalid_selection("no column " + std::to_string(predicate.field) + ", the table has " +
-                             std::to_string(columns.schema().size()) + " fields");
+                             std::to_string(columns.fields().size()) + " fields");
   }
   const FieldType type = columns.type(predicate.field);
   // The name of a computed column is its expression, which takes time to write.

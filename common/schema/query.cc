@@ -14,7 +14,7 @@ Status invalid_query(std::string message) { return {StatusCode::kInvalidArgument
 Status check_column(const QueryColumns& columns, uint16_t column, const char* what) {
   if (columns.has(column)) return ok_status();
   return invalid_query(std::string(what) + " names column " + std::to_string(column) + ", the table has " +
-                       std::to_string(columns.schema().size()) + " fields");
+                       std::to_string(columns.fields().size()) + " fields");
 }
 
 Status check_limit(size_t count, size_t limit, const char* what) {
@@ -26,7 +26,7 @@ Status check_aggregate(const Aggregate& aggregate, const QueryColumns& columns) 
   if (aggregate.op == AggregateOp::kCountAll) return ok_status();
   LOAM_RETURN_IF_ERROR(check_column(columns, aggregate.field, "an aggregate"));
   const FieldType type = columns.type(aggregate.field);
-  if ((aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) && !is_number(type)) {
+  if (is_arithmetic(aggregate.op) && !is_number(type)) {
     return invalid_query(std::string(to_string(aggregate.op)) + " of '" + columns.name(aggregate.field) +
                          "', which is " + to_string(type));
   }
@@ -35,6 +35,7 @@ Status check_aggregate(const Aggregate& aggregate, const QueryColumns& columns) 
 
 std::string name_of(const Aggregate& aggregate, const QueryColumns& columns) {
   if (aggregate.op == AggregateOp::kCountAll) return "count(*)";
+  if (aggregate.op == AggregateOp::kCountDistinct) return "count(DISTINCT " + columns.name(aggregate.field) + ")";
   return std::string(to_string(aggregate.op)) + "(" + columns.name(aggregate.field) + ")";
 }
 
@@ -44,7 +45,14 @@ Field result_column(const Aggregate& aggregate, const QueryColumns& columns) {
   switch (aggregate.op) {
     case AggregateOp::kCountAll:
     case AggregateOp::kCount:
+    case AggregateOp::kCountDistinct:
+    case AggregateOp::kApproxCountDistinct:
       return {name, FieldType::kInt64, false};
+    case AggregateOp::kVarSample:
+    case AggregateOp::kVarPopulation:
+    case AggregateOp::kStddevSample:
+    case AggregateOp::kStddevPopulation:
+      return {name, FieldType::kFloat64, true};
     case AggregateOp::kSum: {
       const FieldType type = columns.type(aggregate.field);
       if (type == FieldType::kDecimal) return {name, sum_type(type), true};
@@ -65,6 +73,16 @@ Field result_column(const Aggregate& aggregate, const QueryColumns& columns) {
 /// be merged; an exact sum of integers has two halves.
 void add_partial_columns(const Aggregate& aggregate, const QueryColumns& columns, std::vector<Field>& out) {
   const std::string name = name_of(aggregate, columns);
+  if (aggregate.op == AggregateOp::kCountDistinct || aggregate.op == AggregateOp::kApproxCountDistinct) {
+    out.push_back({name + ".values", FieldType::kBlob, false});
+    return;
+  }
+  if (is_variance(aggregate.op)) {
+    out.push_back({name + ".mean", FieldType::kFloat64, false});
+    out.push_back({name + ".squares", FieldType::kFloat64, false});
+    out.push_back({name + ".count", FieldType::kInt64, false});
+    return;
+  }
   if (aggregate.op != AggregateOp::kSum && aggregate.op != AggregateOp::kAvg) {
     out.push_back(result_column(aggregate, columns));
     return;
@@ -78,6 +96,46 @@ void add_partial_columns(const Aggregate& aggregate, const QueryColumns& columns
     if (is_long(columns.type(aggregate.field))) out.push_back({name + ".carry", FieldType::kInt64, false});
   }
   out.push_back({name + ".count", FieldType::kInt64, false});
+}
+
+/// Removes the computed columns that are not used. `for_each_use` calls a function with the number of each column that
+/// is used from outside, once for each use.
+template <class ForEachUse>
+void drop(std::vector<Computed>& computed, ForEachUse for_each_use) {
+  // Arguments come before the columns that use them, so one walk from the last column on finds all that are needed.
+  std::vector<bool> needed(computed.size(), false);
+  const auto need = [&](uint16_t column) {
+    if (column >= kFirstComputed) needed[column - kFirstComputed] = true;
+  };
+  for_each_use(need);
+  for (size_t i = computed.size(); i-- != 0;) {
+    if (needed[i]) std::ranges::for_each(computed[i].arguments, need);
+  }
+  std::vector<uint16_t> numbers(computed.size());
+  std::vector<Computed> kept;
+  const auto renumber = [&](uint16_t& column) {
+    if (column >= kFirstComputed) column = numbers[column - kFirstComputed];
+  };
+  for (size_t i = 0; i < computed.size(); ++i) {
+    if (!needed[i]) continue;
+    numbers[i] = static_cast<uint16_t>(kFirstComputed + kept.size());
+    std::ranges::for_each(computed[i].arguments, renumber);
+    kept.push_back(std::move(computed[i]));
+  }
+  for_each_use(renumber);
+  computed = std::move(kept);
+}
+
+Status check_groups(const Query& query, const Schema& schema) {
+  const GroupSelection& groups = query.groups;
+  if (groups.empty()) return ok_status();
+  const ResultSchema result = query.result_schema(schema);
+  const QueryColumns columns(result.columns, groups.computed);
+  LOAM_RETURN_IF_ERROR(columns.check());
+  LOAM_RETURN_IF_ERROR(groups.where.check(columns));
+  LOAM_RETURN_IF_ERROR(check_limit(groups.order_by.size(), kMaxOrderColumns, "columns of an order"));
+  for (const OrderColumn& by : groups.order_by) LOAM_RETURN_IF_ERROR(check_column(columns, by.column, "the order"));
+  return ok_status();
 }
 
 /// Appends the columns of a projection.
@@ -102,11 +160,24 @@ std::string_view to_string(AggregateOp op) {
       return "max";
     case AggregateOp::kAvg:
       return "avg";
+    case AggregateOp::kVarSample:
+      return "var_samp";
+    case AggregateOp::kVarPopulation:
+      return "var_pop";
+    case AggregateOp::kStddevSample:
+      return "stddev_samp";
+    case AggregateOp::kStddevPopulation:
+      return "stddev_pop";
+    case AggregateOp::kCountDistinct:
+      return "count";
+    case AggregateOp::kApproxCountDistinct:
+      return "approx_count_distinct";
   }
   return "unknown aggregate";
 }
 
 size_t partial_columns(const Aggregate& aggregate, const QueryColumns& columns) {
+  if (is_variance(aggregate.op)) return 3;
   if (aggregate.op != AggregateOp::kSum && aggregate.op != AggregateOp::kAvg) return 1;
   const FieldType type = columns.type(aggregate.field);
   return is_float(type) ? 2 : is_long(type) ? 4 : 3;
@@ -127,9 +198,10 @@ Status Query::check(const Schema& schema) const {
   if (aggregating()) {
     if (projecting) return invalid_query("a projection and aggregates exclude each other; name the fields in group-by");
     // Groups come from several storage nodes, so no node knows which groups are the first of all.
-    if (top_k || limit != 0) return invalid_query("top-k and limit are for projections, not for aggregates");
-    return ok_status();
+    if (top_k) return invalid_query("a top-k is for projections; give groups an order and a limit");
+    return check_groups(*this, schema);
   }
+  if (!groups.empty()) return invalid_query("conditions on groups and their order are for aggregates");
   if (!projecting) return invalid_query("asks for nothing: no field, no key, no version, no aggregate");
   if (top_k) {
     LOAM_RETURN_IF_ERROR(check_column(columns, top_k->field, "top-k"));
@@ -163,28 +235,16 @@ ResultSchema Query::partial_schema(const Schema& schema) const {
 }
 
 void Query::drop_unused() {
-  // Arguments come before the columns that use them, so one walk from the last column on finds all that are needed.
-  std::vector<bool> needed(computed.size(), false);
-  const auto need = [&](uint16_t column) {
-    if (column >= kFirstComputed) needed[column - kFirstComputed] = true;
-  };
-  for_each_use(need);
-  for (size_t i = computed.size(); i-- != 0;) {
-    if (needed[i]) std::ranges::for_each(computed[i].arguments, need);
-  }
-  std::vector<uint16_t> numbers(computed.size());
-  std::vector<Computed> kept;
-  const auto renumber = [&](uint16_t& column) {
-    if (column >= kFirstComputed) column = numbers[column - kFirstComputed];
-  };
-  for (size_t i = 0; i < computed.size(); ++i) {
-    if (!needed[i]) continue;
-    numbers[i] = static_cast<uint16_t>(kFirstComputed + kept.size());
-    std::ranges::for_each(computed[i].arguments, renumber);
-    kept.push_back(std::move(computed[i]));
-  }
-  for_each_use(renumber);
-  computed = std::move(kept);
+  drop(computed, [this](const auto& use) { for_each_use(use); });
+}
+
+void GroupSelection::drop_unused() {
+  drop(computed, [this](const auto& use) {
+    for (Clause& clause : where.all) {
+      for (Predicate& predicate : clause.any) use(predicate.field);
+    }
+    for (OrderColumn& by : order_by) use(by.column);
+  });
 }
 
 void Query::encode(ByteWriter& out) const {
@@ -208,7 +268,7 @@ void Query::encode(ByteWriter& out) const {
     out.put_varint(top_k->field);
     out.put_varint(top_k->k);
   }
-  out.put_varint(limit);
+  out.put_varint(aggregating() ? 0 : limit);
 }
 
 Result<Query> Query::decode(ByteReader& in) {
@@ -234,7 +294,7 @@ Result<Query> Query::decode(ByteReader& in) {
   if (aggregates > kMaxAggregates) in.fail();
   for (size_t i = 0; i < aggregates && !in.failed(); ++i) {
     const auto op = in.get<AggregateOp>();
-    if (op < AggregateOp::kCountAll || op > AggregateOp::kAvg) in.fail();
+    if (op < AggregateOp::kCountAll || op > AggregateOp::kApproxCountDistinct) in.fail();
     query.aggregates.push_back({op, get_field()});
   }
   get_fields(query.group_by, kMaxGroupBy);
@@ -243,6 +303,7 @@ Result<Query> Query::decode(ByteReader& in) {
     query.top_k = TopK{field, in.get_varint(), (flags & 8) != 0};
   }
   query.limit = in.get_varint();
+  if (query.aggregating() && query.limit != 0) in.fail();  // the client applies the limit of groups
   LOAM_RETURN_IF_ERROR(in.status("query"));
   return query;
 }

@@ -24,18 +24,36 @@ inline constexpr size_t kMaxAggregates = 64;
 inline constexpr uint64_t kMaxTopK = 65'536;
 /// Largest number of fields of a projection. A field that is named twice counts twice.
 inline constexpr size_t kMaxSelectFields = 1'024;
+/// Largest number of columns of the order of groups.
+inline constexpr size_t kMaxOrderColumns = 64;
 
 /// The function of an aggregate. The numbers travel in messages.
 enum class AggregateOp : uint8_t {
-  kCountAll = 1,  ///< number of rows; `field` is ignored
-  kCount = 2,     ///< number of rows in which the field is not NULL
-  kSum = 3,       ///< sum of numbers; NULL if there is none
-  kMin = 4,       ///< smallest value of any type; NULL if there is none
-  kMax = 5,       ///< largest value of any type; NULL if there is none
-  kAvg = 6,       ///< average of numbers; NULL if there is none
+  kCountAll = 1,       ///< number of rows; `field` is ignored
+  kCount = 2,          ///< number of rows in which the field is not NULL
+  kSum = 3,            ///< sum of numbers; NULL if there is none
+  kMin = 4,            ///< smallest value of any type; NULL if there is none
+  kMax = 5,            ///< largest value of any type; NULL if there is none
+  kAvg = 6,            ///< average of numbers; NULL if there is none
+  kVarSample = 7,      ///< variance of numbers as a sample: the sum of squares is divided by n - 1; NULL for one value
+  kVarPopulation = 8,  ///< variance of numbers as a population: the sum of squares is divided by n
+  kStddevSample = 9,   ///< square root of kVarSample
+  kStddevPopulation = 10,     ///< square root of kVarPopulation
+  kCountDistinct = 11,        ///< number of different values that are not NULL; more than kMaxDistinctBytes is an error
+  kApproxCountDistinct = 12,  ///< about that number, by a sketch: the standard error is 1.04 / 64, which is 1.6 %
 };
-/// The name of the function: "count" (for both counts), "sum" and so on.
+/// The name of the function, as SQL writes it: "count" (for all but the approximate count), "sum" and so on.
 std::string_view to_string(AggregateOp op);
+/// Whether the function is a variance or a standard deviation.
+constexpr bool is_variance(AggregateOp op) {
+  return op >= AggregateOp::kVarSample && op <= AggregateOp::kStddevPopulation;
+}
+/// Whether the function is for numbers alone.
+constexpr bool is_arithmetic(AggregateOp op) {
+  return op == AggregateOp::kSum || op == AggregateOp::kAvg || is_variance(op);
+}
+/// Largest number of bytes of the different values of one group that kCountDistinct counts.
+inline constexpr size_t kMaxDistinctBytes = 1 << 20;
 
 /// An aggregate over one column.
 struct Aggregate {
@@ -57,6 +75,30 @@ struct TopK {
   bool operator==(const TopK&) const = default;
 };
 
+/// One column of an order. NULL is below every value.
+struct OrderColumn {
+  uint16_t column = 0;      ///< number of a column of the result, or of a computed column of the GroupSelection
+  bool descending = false;  ///< whether the row with the highest value comes first
+
+  /// True for the same column and direction.
+  bool operator==(const OrderColumn&) const = default;
+};
+
+/// The groups to return, and their order: HAVING and ORDER BY. The client applies it to the merged groups; storage
+/// nodes do not know it. Its fields are the columns of the result by their numbers.
+struct GroupSelection {
+  std::vector<Computed> computed;     ///< columns that are computed from those of the result
+  Selection where;                    ///< the groups to return
+  std::vector<OrderColumn> order_by;  ///< the order of the groups; empty: none
+
+  /// Removes the computed columns that neither the conditions nor the order use, and numbers the others anew.
+  void drop_unused();
+  /// Whether it returns all groups in any order.
+  bool empty() const { return where.empty() && order_by.empty(); }
+  /// True if all members are equal.
+  bool operator==(const GroupSelection&) const = default;
+};
+
 /// The columns of a result. Unlike in a schema, names may repeat, types may be kUint64, and there is no row layout.
 struct ResultSchema {
   std::vector<Field> columns;  ///< name, type and nullability of each column, from left to right
@@ -74,12 +116,14 @@ struct ResultSchema {
 ///
 /// **Result of aggregates.** The columns are the group-by fields, and then one for each aggregate: count int64; sum
 /// int64 for integers, float64 for floats and a decimal of 38 digits for decimals; min and max the type of the field;
-/// avg float64, and for decimals average_type(). Sums of integers and decimals are exact, because they have 128 bits or
+/// avg float64, and for decimals average_type(); variances and standard deviations float64; counts of distinct values
+/// int64. Sums of integers and decimals are exact, because they have 128 bits or
 /// more inside; one that does not fit its column is kOverflow, for every order of the rows. The order in which floats
 /// are added is undefined. Without group-by there is exactly one row, otherwise one for each group; NULL is a group.
 ///
 /// **Partial results.** A storage node sends columns of the *partial* schema: an average as sum and count, a sum of
-/// integers as two halves, and the field of a top-k as an additional column.
+/// integers as two halves, a variance as count, mean and sum of squares, the different values or their sketch as a
+/// blob, and the field of a top-k as an additional column.
 struct Query {
   std::vector<Computed> computed;     ///< the columns that the query computes; the first is kFirstComputed
   Selection where;                    ///< the rows to use
@@ -89,7 +133,9 @@ struct Query {
   std::vector<Aggregate> aggregates;  ///< the aggregates to return
   std::vector<uint16_t> group_by;     ///< the fields whose values form groups; without aggregates: the distinct groups
   std::optional<TopK> top_k;          ///< projection: return the k first rows only
-  /// Projection: number of rows that suffice; any rows may be returned. 0: all rows. With a top-k, k is the limit.
+  GroupSelection groups;              ///< aggregates: the groups to return, and their order
+  /// Number of rows that suffice. 0: all rows. Of a projection any rows may be returned, and with a top-k, k is the
+  /// limit. Of groups the first ones in their order.
   uint64_t limit = 0;
 
   /// Whether this is a query of aggregates or groups.
@@ -112,7 +158,7 @@ struct Query {
   /// Removes the computed columns that neither the selection nor the result uses, and numbers the others anew.
   void drop_unused();
 
-  /// Appends the query.
+  /// Appends the part of the query that storage nodes evaluate: all but `groups`, and the limit of groups.
   void encode(ByteWriter& out) const;
   /// Reads a query. kMalformed: the bytes are no query, or exceed a limit. The schema is not known here, so the
   /// caller calls check() afterwards.

@@ -79,7 +79,11 @@ TEST(Query, CheckRefuses) {
       [](Query& q) { q.select.clear(), q.aggregates.assign(kMaxAggregates + 1, {}); },
       [](Query& q) { q.select.clear(), q.group_by = {4}; },
       [](Query& q) { q.select.clear(), q.group_by.assign(kMaxGroupBy + 1, 0); },
-      [](Query& q) { q.select.clear(), q.group_by = {0}, q.limit = 1; },
+      [](Query& q) { q.groups.order_by = {{0, false}}; },
+      [](Query& q) { q.select.clear(), q.group_by = {0}, q.groups.order_by = {{1, false}}; },
+      [](Query& q) { q.select.clear(), q.group_by = {0}, q.groups.order_by.assign(kMaxOrderColumns + 1, {0, false}); },
+      [](Query& q) { q.select.clear(), q.group_by = {0}, q.groups.where.where(1, PredicateOp::kIsNull); },
+      [](Query& q) { q.select.clear(), q.aggregates = {{AggregateOp::kVarSample, 1}}; },
       [](Query& q) { q.select.clear(), q.group_by = {0}, q.with_key = true; },
       [](Query& q) { q.select.clear(), q.aggregates = {{}}, q.top_k = TopK{0, 1, false}; },
       [](Query& q) { q.top_k = TopK{4, 1, false}; },
@@ -127,10 +131,12 @@ TEST(Query, MalformedBytes) {
     return Query::decode(in).code();
   };
   EXPECT_EQ(code({0, 0, 0, 1, 0, 0, 0}), StatusCode::kOk);
-  EXPECT_EQ(code({0, 0, 0, 16, 0, 0, 0}), StatusCode::kMalformed);       // unknown flag
-  EXPECT_EQ(code({0, 0, 0, 8, 0, 0, 0}), StatusCode::kMalformed);        // descending without top-k
-  EXPECT_EQ(code({0, 0, 0, 0, 1, 0, 0, 0, 0}), StatusCode::kMalformed);  // no aggregate has number 0
-  EXPECT_EQ(code({0, 0, 0, 0, 1, 7, 0, 0, 0}), StatusCode::kMalformed);  // nor 7
+  EXPECT_EQ(code({0, 0, 0, 16, 0, 0, 0}), StatusCode::kMalformed);        // unknown flag
+  EXPECT_EQ(code({0, 0, 0, 8, 0, 0, 0}), StatusCode::kMalformed);         // descending without top-k
+  EXPECT_EQ(code({0, 0, 0, 0, 1, 0, 0, 0, 0}), StatusCode::kMalformed);   // no aggregate has number 0
+  EXPECT_EQ(code({0, 0, 0, 0, 1, 13, 0, 0, 0}), StatusCode::kMalformed);  // nor 13
+  EXPECT_EQ(code({0, 0, 0, 0, 0, 1, 0, 0}), StatusCode::kOk);
+  EXPECT_EQ(code({0, 0, 0, 0, 0, 1, 0, 5}), StatusCode::kMalformed);  // groups with a limit
   EXPECT_EQ(code({0, 0, 0, 0, 0, kMaxGroupBy + 1}, 100), StatusCode::kMalformed);
   EXPECT_EQ(code({0, 0, 0, 0, kMaxAggregates + 1}, 1'000), StatusCode::kMalformed);
   EXPECT_EQ(code({0, 0, 0x81, 0x08}, 10'000), StatusCode::kMalformed);  // 1,025 fields

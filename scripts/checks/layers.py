@@ -15,6 +15,7 @@ _COMMON = {
     "snapshot": ("base",),
     "schema": ("base",),
     "expression": ("base", "schema"),
+    "result": ("base", "schema", "expression"),
     "wire": ("base", "snapshot", "schema"),
     "latency": ("base", "wire"),
     "fiber": ("base",),

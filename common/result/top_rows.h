@@ -15,6 +15,11 @@ namespace loam {
 /// kInvalidArgument.
 inline constexpr size_t kMaxTopBytes = 64 << 20;
 
+/// Bytes of a value in memory.
+inline size_t size_of(const Value& value) {
+  return sizeof(Value) + (is_variable(value.type()) ? value.as_text().size() : 0);
+}
+
 /// The k best rows so far, as a heap whose root is the worst of them. So most other rows are rejected by one
 /// comparison. NULL is below every value. Owner: one thread.
 class TopRows {

@@ -1,39 +1,16 @@
-// GroupTable: an open-addressing hash table from the encoded key of a group to its number. Keys and accumulators lie
-// in arrays by group number, so the table itself holds numbers only.
-#include "common/schema/aggregate.h"
+// GroupTable: keys of groups have numbers (KeyTable), and accumulators lie in an array by these numbers.
+#include "common/result/aggregate.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "common/result/distinct_sketch.h"
 #include "common/schema/decimal.h"
 
 namespace loam {
 namespace {
-
-/// Slots of the hash table of an empty GroupTable. The number of slots is always a power of two.
-constexpr size_t kFirstSlots = 64;
-
-/// Hashes the key of a group eight bytes at a time, by a multiplication to 128 bits whose halves are combined, as in
-/// wyhash.
-uint64_t hash_bytes(Bytes bytes) {
-  uint64_t h = 0x9e3779b97f4a7c15u ^ bytes.size();
-  const auto mix = [&h](uint64_t word) {
-    const auto product = static_cast<unsigned __int128>(h ^ word) * 0xa0761d6478bd642fu;
-    h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-  };
-  size_t at = 0;
-  for (; at + 8 <= bytes.size(); at += 8) {
-    uint64_t word;
-    std::memcpy(&word, bytes.data() + at, sizeof word);
-    mix(word);
-  }
-  uint64_t tail = 0;
-  if (at != bytes.size()) std::memcpy(&tail, bytes.data() + at, bytes.size() - at);
-  mix(tail);
-  return h;
-}
 
 /// Appends a value to the key of a group: a byte that says that it is present, and then the value in a form in which
 /// equal values have equal bytes.
@@ -60,7 +37,23 @@ void put_key(ByteWriter& out, FieldType type, const Source& source, At... at) {
   with_stored(type, [&]<class T>(T) { put_number(out, source.template get<T>(at...)); });
 }
 
+/// A number as a double. A decimal is divided by a power of ten.
+double real_of(Int128 value, uint8_t scale) {
+  return scale == 0 ? static_cast<double>(value)
+                    : static_cast<double>(value) / static_cast<double>(power_of_ten(scale));
+}
+
+/// The spread of one value. That of an infinity or NaN is NaN, as in PostgreSQL.
+Accumulator::Spread spread_of(double value) {
+  return {value, std::isfinite(value) ? 0 : std::numeric_limits<double>::quiet_NaN()};
+}
+
+bool is_distinct(AggregateOp op) {
+  return op == AggregateOp::kCountDistinct || op == AggregateOp::kApproxCountDistinct;
+}
 bool is_sum(AggregateOp op) { return op == AggregateOp::kSum || op == AggregateOp::kAvg; }
+/// Whether result() computes the value of the aggregate.
+bool is_computed(AggregateOp op) { return is_sum(op) || is_variance(op); }
 bool is_extreme(AggregateOp op) { return op == AggregateOp::kMin || op == AggregateOp::kMax; }
 
 /// Whether a new value replaces the present extreme. `order` is the order of the new value and the present one.
@@ -91,12 +84,16 @@ void update_real_extreme(AggregateOp op, double value, Accumulator& into) {
 
 GroupTable::GroupTable(const Schema& schema, const Query& query, size_t max_groups, size_t max_bytes,
                        MemoryAccount* account)
-    : group_by_(query.group_by), max_groups_(max_groups), max_bytes_(max_bytes), account_(account) {
+    : group_by_(query.group_by), max_groups_(max_groups), max_bytes_(max_bytes), account_(account), keys_(account) {
   const QueryColumns columns(schema, query.computed);
   for (const uint16_t column : group_by_) group_types_.push_back(columns.type(column));
   for (const Aggregate& aggregate : query.aggregates) {
     const bool all = aggregate.op == AggregateOp::kCountAll;
-    aggregates_.push_back({aggregate.op, aggregate.field, all ? FieldType() : columns.type(aggregate.field)});
+    Column& column = aggregates_.emplace_back();
+    column.op = aggregate.op;
+    column.field = aggregate.field;
+    column.type = all ? FieldType() : columns.type(aggregate.field);
+    if (aggregate.op == AggregateOp::kCountDistinct) column.distinct = std::make_unique<KeyTable>(account);
   }
   for (const Field& column : query.result_schema(schema).columns) names_.push_back(column.name);
   clear();
@@ -106,18 +103,25 @@ void GroupTable::clear() {
   groups_ = 0;
   text_bytes_ = text_capacity_ = 0;
   keys_.clear();
-  key_ends_.clear();
   accumulators_.clear();
-  slots_.assign(kFirstSlots, 0);
+  for (Column& column : aggregates_) {
+    if (column.distinct != nullptr) column.distinct->clear();
+    column.by_group.clear();
+  }
   // Without group-by there is one group, even if the query selects no row.
-  if (group_by_.empty()) {
-    groups_ = 1;
-    key_ends_.push_back(0);
-    accumulators_.resize(aggregates_.size());
-    for (size_t i = 0; i < aggregates_.size(); ++i) {
-      if (is_float(aggregates_[i].type)) accumulators_[i].real = 0;
+  if (group_by_.empty()) add_accumulators();
+}
+
+void GroupTable::add_accumulators() {
+  for (const Column& column : aggregates_) {
+    Accumulator& accumulator = accumulators_.emplace_back();
+    if (is_variance(column.op)) {
+      accumulator.spread = {0, 0};
+    } else if (is_float(column.type) && !is_distinct(column.op)) {
+      accumulator.real = 0;
     }
   }
+  ++groups_;
 }
 
 Status GroupTable::over_limit() const {
@@ -126,77 +130,35 @@ Status GroupTable::over_limit() const {
                                             " bytes); group by fewer values or select fewer rows"};
 }
 
-template <class T>
-Status GroupTable::reserve(std::vector<T>& items, size_t more) {
-  if (items.size() + more <= items.capacity()) return ok_status();
-  const size_t before = items.capacity() * sizeof(T);
-  const size_t capacity = std::max(items.size() + more, items.capacity() * 2);
-  // The old and the new memory are both held until the items have moved.
-  if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->acquire(capacity * sizeof(T)));
-  items.reserve(capacity);
-  if (account_ != nullptr) account_->release(before);
-  return ok_status();
+size_t GroupTable::bytes() const {
+  size_t bytes = keys_.bytes() + text_bytes_ + groups_ * aggregates_.size() * sizeof(Accumulator);
+  for (const Column& column : aggregates_) {
+    if (column.distinct != nullptr) bytes += column.distinct->bytes();
+  }
+  return bytes;
 }
 
-Status GroupTable::make_room(size_t key_bytes) {
-  LOAM_RETURN_IF_ERROR(reserve(keys_, key_bytes));
-  LOAM_RETURN_IF_ERROR(reserve(key_ends_, 1));
-  return reserve(accumulators_, aggregates_.size());
-}
-
-// The texts of min and max grow with the values, so their memory is checked after the row that changed them. Until
-// then it exceeds the limit by at most the texts of one row.
+// The texts grow with the values, so their memory is checked after the row that changed them. Until then it exceeds the
+// limit by at most the texts of one row.
 Status GroupTable::check_texts() {
   if (text_bytes_ > max_bytes_) return over_limit();
   if (account_ == nullptr || text_capacity_ <= text_reserved_) return ok_status();
-  const size_t more = text_capacity_ - std::exchange(text_reserved_, text_capacity_);
-  return account_->acquire(more);
-}
-
-Status GroupTable::grow() {
-  // The new hash table has twice the size. Both tables are held until all groups are in the new one.
-  const size_t before = slots_.size() * sizeof(uint32_t);
-  if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->acquire(2 * before));
-  std::vector<uint32_t> slots(slots_.size() * 2, 0);
-  const size_t mask = slots.size() - 1;
-  for (size_t group = 0; group < groups_; ++group) {
-    const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
-    size_t slot = hash_bytes(Bytes(keys_).subspan(begin, key_ends_[group] - begin)) & mask;
-    // Linear probing. All keys differ, so the first empty slot is the right one.
-    while (slots[slot] != 0) slot = (slot + 1) & mask;
-    slots[slot] = static_cast<uint32_t>(group + 1);
-  }
-  slots_ = std::move(slots);
-  if (account_ != nullptr) account_->release(before);
+  LOAM_RETURN_IF_ERROR(account_->acquire(text_capacity_ - text_reserved_));
+  text_reserved_ = text_capacity_;
   return ok_status();
 }
 
 /// Returns the group with this key, and adds it if there is none.
 Result<size_t> GroupTable::group_of(Bytes key) {
-  // Step 1: look the key up. The search ends at an empty slot, which exists because at most half of the slots are
-  // used.
-  const size_t mask = slots_.size() - 1;
-  size_t slot = hash_bytes(key) & mask;
-  for (; slots_[slot] != 0; slot = (slot + 1) & mask) {
-    const size_t group = slots_[slot] - 1;
-    const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
-    if (equal(key, Bytes(keys_).subspan(begin, key_ends_[group] - begin))) return group;
+  if (const auto group = keys_.find(key)) return *group;
+  // The limits come first, and the memory before its use.
+  if (groups_ >= max_groups_ || bytes() + key.size() + aggregates_.size() * sizeof(Accumulator) > max_bytes_) {
+    return over_limit();
   }
-  // Step 2: add the group, after its memory was checked. Once the hash table has grown, it has at most four slots for
-  // each group, because grow() doubles it when half of them are used.
-  const size_t group_bytes = aggregates_.size() * sizeof(Accumulator) + sizeof(size_t) + 4 * sizeof(uint32_t);
-  const size_t bytes = keys_.size() + key.size() + text_bytes_ + (groups_ + 1) * group_bytes;
-  if (groups_ >= max_groups_ || bytes > max_bytes_) return over_limit();
-  LOAM_RETURN_IF_ERROR(make_room(key.size()));
-  keys_.insert(keys_.end(), key.begin(), key.end());
-  key_ends_.push_back(keys_.size());
-  for (const Column& column : aggregates_) {
-    Accumulator& accumulator = accumulators_.emplace_back();
-    if (is_float(column.type)) accumulator.real = 0;
-  }
-  slots_[slot] = static_cast<uint32_t>(++groups_);
-  if (groups_ * 2 > slots_.size()) LOAM_RETURN_IF_ERROR(grow());
-  return groups_ - 1;
+  LOAM_RETURN_IF_ERROR(reserve_charged(accumulators_, aggregates_.size(), account_));
+  LOAM_ASSIGN_OR_RETURN(const size_t group, keys_.add(key));
+  add_accumulators();
+  return group;
 }
 
 void GroupTable::update_text(size_t group, size_t aggregate, std::string_view value, bool first) {
@@ -206,19 +168,50 @@ void GroupTable::update_text(size_t group, size_t aggregate, std::string_view va
 void GroupTable::update_text_extreme(const Column& column, std::string_view value, bool first, Accumulator& into) {
   // Only a new extreme is copied.
   if (!first && !better(column.op, value <=> std::string_view(into.text))) return;
-  text_bytes_ = text_bytes_ - into.text.size() + value.size();
-  const size_t before = into.text.capacity();
+  const TextGrowth growth(*this, into.text);
   into.text = value;
-  text_capacity_ += into.text.capacity() - before;  // never negative, because an assignment keeps the capacity
+}
+
+Status GroupTable::add_distinct(Column& column, size_t group, Bytes value) {
+  // The number of the group comes before the value.
+  distinct_key_.clear();
+  ByteWriter out(distinct_key_);
+  out.put(static_cast<uint32_t>(group));
+  out.put_raw(value);
+  if (column.distinct->find(distinct_key_)) return ok_status();
+  if (bytes() + distinct_key_.size() > max_bytes_) return over_limit();
+  LOAM_RETURN_IF_ERROR(column.distinct->add(distinct_key_).status());
+  Accumulator& into = accumulators(group)[static_cast<size_t>(&column - aggregates_.data())];
+  ++into.count;
+  into.whole += value.size();
+  return ok_status();
 }
 
 template <class Row>
-void GroupTable::accumulate(const Column& column, const Row& row, Accumulator& into) {
+Status GroupTable::accumulate(size_t group, size_t aggregate, const Row& row) {
+  Column& column = aggregates_[aggregate];
+  Accumulator& into = accumulators(group)[aggregate];
   if (column.op == AggregateOp::kCountAll) {
     ++into.count;
-    return;
+    return ok_status();
   }
-  if (row.is_null(column.field)) return;
+  if (row.is_null(column.field)) return ok_status();
+  if (is_distinct(column.op)) {
+    key_.clear();
+    ByteWriter out(key_);
+    put_key(out, column.type, row, column.field);
+    if (column.op == AggregateOp::kCountDistinct) return add_distinct(column, group, key_);
+    const TextGrowth growth(*this, into.text);
+    distinct_sketch::add(into.text, hash_of(key_));
+    return ok_status();
+  }
+  if (is_variance(column.op)) {
+    const double value = is_float(column.type)
+                             ? get_real(column.type, row, column.field)
+                             : real_of(get_integer(column.type, row, column.field), column.type.scale());
+    into.add_spread(1, spread_of(value));
+    return ok_status();
+  }
   if (is_extreme(column.op)) {
     if (is_variable(column.type)) {
       update_text_extreme(column, row.text(column.field), into.count == 0, into);
@@ -235,6 +228,11 @@ void GroupTable::accumulate(const Column& column, const Row& row, Accumulator& i
     }
   }
   ++into.count;
+  return ok_status();
+}
+
+Status GroupTable::add_value(size_t group, size_t aggregate, const GroupRow& row) {
+  return accumulate(group, aggregate, row);
 }
 
 template <class Row>
@@ -255,22 +253,70 @@ Result<size_t> GroupTable::group_of_row(const Row& row) {
 Result<size_t> GroupTable::group_of(const GroupRow& row) { return group_of_row(row); }
 
 template <class Row>
+Status GroupTable::add_to(size_t group, const Row& row) {
+  for (size_t i = 0; i < aggregates_.size(); ++i) LOAM_RETURN_IF_ERROR(accumulate(group, i, row));
+  return ok_status();
+}
+
+template <class Row>
 Status GroupTable::add_row(const Row& row) {
   LOAM_ASSIGN_OR_RETURN(const size_t group, group_of_row(row));
-  Accumulator* const into = accumulators(group);
-  for (size_t i = 0; i < aggregates_.size(); ++i) accumulate(aggregates_[i], row, into[i]);
+  LOAM_RETURN_IF_ERROR(add_to(group, row));
   return check_texts();
 }
+
+Status GroupTable::add_values(size_t group, const GroupRow& row) { return add_to(group, row); }
 
 Status GroupTable::add(const RowView& row) { return add_row(row); }
 Status GroupTable::add(const GroupRow& row) { return add_row(row); }
 
+/// Adds the distinct values that a storage node has sent: keys one behind the other.
+Status GroupTable::merge_distinct(size_t group, size_t aggregate, Bytes values) {
+  Column& column = aggregates_[aggregate];
+  ByteReader in(values);
+  while (in.remaining() != 0) {
+    const size_t begin = values.size() - in.remaining();
+    bool valid = in.get<uint8_t>() == 1;
+    if (is_variable(column.type)) {
+      const Bytes bytes = in.get_raw(in.get<uint32_t>());
+      valid = valid && (column.type == FieldType::kBlob || is_utf8(as_text(bytes)));
+    } else {
+      in.get_raw(fixed_width(column.type));
+    }
+    if (!valid) in.fail();
+    LOAM_RETURN_IF_ERROR(in.status("distinct values"));
+    LOAM_RETURN_IF_ERROR(add_distinct(column, group, values.subspan(begin, values.size() - in.remaining() - begin)));
+  }
+  return ok_status();
+}
+
 /// Merges the partial columns of one aggregate, which begin at column `at`, and returns the column after them.
-size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, size_t at, size_t row, Accumulator& into) {
-  if (column.op == AggregateOp::kCountAll || column.op == AggregateOp::kCount) {
+Result<size_t> GroupTable::merge_one(size_t group, size_t aggregate, const ChunkView& partial, size_t at, size_t row) {
+  const Column& column = aggregates_[aggregate];
+  Accumulator& into = accumulators(group)[aggregate];
+  // Unsigned arithmetic: numbers of a faulty storage node wrap around instead of causing undefined behaviour.
+  const auto add_count = [&] {
     into.count =
         static_cast<int64_t>(static_cast<uint64_t>(into.count) + static_cast<uint64_t>(partial.get<int64_t>(at, row)));
+  };
+  if (column.op == AggregateOp::kCountAll || column.op == AggregateOp::kCount) {
+    add_count();
     return at + 1;
+  }
+  if (column.op == AggregateOp::kCountDistinct) {
+    LOAM_RETURN_IF_ERROR(merge_distinct(group, aggregate, as_bytes(partial.text(at, row))));
+    return at + 1;
+  }
+  if (column.op == AggregateOp::kApproxCountDistinct) {
+    const TextGrowth growth(*this, into.text);
+    LOAM_RETURN_IF_ERROR(distinct_sketch::merge(into.text, partial.text(at, row)));
+    return at + 1;
+  }
+  if (is_variance(column.op)) {
+    const Accumulator::Spread spread{partial.get<double>(at, row), partial.get<double>(at + 1, row)};
+    const auto n = partial.get<int64_t>(at + 2, row);
+    if (n > 0) into.add_spread(n, spread);
+    return at + 3;
   }
   if (is_extreme(column.op)) {
     if (partial.is_null(at, row)) return at + 1;
@@ -287,7 +333,6 @@ size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, siz
   if (is_float(column.type)) {
     into.real += partial.get<double>(at++, row);
   } else {
-    // Unsigned arithmetic: sums of a faulty storage node wrap around instead of causing undefined behaviour.
     using Unsigned = unsigned __int128;
     const auto high = static_cast<Unsigned>(static_cast<uint64_t>(partial.get<int64_t>(at++, row)));
     const auto low = static_cast<Unsigned>(partial.get<uint64_t>(at++, row));
@@ -297,35 +342,39 @@ size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, siz
       into.carry = static_cast<int64_t>(static_cast<uint64_t>(into.carry) + carry);
     }
   }
-  into.count =
-      static_cast<int64_t>(static_cast<uint64_t>(into.count) + static_cast<uint64_t>(partial.get<int64_t>(at, row)));
+  add_count();
   return at + 1;
+}
+
+Bytes GroupTable::key_of(const ChunkView& partial, size_t row) {
+  key_.clear();
+  ByteWriter out(key_);
+  for (size_t i = 0; i < group_by_.size(); ++i) {
+    if (partial.is_null(i, row)) {
+      out.put<uint8_t>(0);
+    } else {
+      put_key(out, group_types_[i], partial, i, row);
+    }
+  }
+  return key_;
 }
 
 Status GroupTable::merge(const ChunkView& partial, size_t row) {
   size_t group = 0;
   if (!group_by_.empty()) {
-    key_.clear();
-    ByteWriter out(key_);
-    for (size_t i = 0; i < group_by_.size(); ++i) {
-      if (partial.is_null(i, row)) {
-        out.put<uint8_t>(0);
-      } else {
-        put_key(out, group_types_[i], partial, i, row);
-      }
-    }
-    LOAM_ASSIGN_OR_RETURN(group, group_of(key_));
+    LOAM_ASSIGN_OR_RETURN(group, group_of(key_of(partial, row)));
   }
-  Accumulator* const into = accumulators(group);
   size_t at = group_by_.size();
-  for (size_t i = 0; i < aggregates_.size(); ++i) at = merge_one(aggregates_[i], partial, at, row, into[i]);
+  for (size_t i = 0; i < aggregates_.size(); ++i) {
+    LOAM_ASSIGN_OR_RETURN(at, merge_one(group, i, partial, at, row));
+  }
   return check_texts();
 }
 
 /// Appends the values of the key of a group, and returns their number.
 size_t GroupTable::append_key(size_t group, ChunkBuilder& out) const {
-  const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
-  ByteReader in(Bytes(keys_).subspan(begin, key_ends_[group] - begin));
+  if (group_by_.empty()) return 0;
+  ByteReader in(keys_.key(group));
   for (size_t i = 0; i < group_by_.size(); ++i) {
     if (in.get<uint8_t>() == 0) {
       out.append_null(i);
@@ -353,14 +402,55 @@ void GroupTable::append_extreme(const Column& column, const Accumulator& from, s
   });
 }
 
-void GroupTable::append_partial(size_t group, ChunkBuilder& out) {
+/// The distinct values of a group, one behind the other. Valid until the next call.
+Bytes GroupTable::distinct_values(Column& column, size_t group) {
+  if (column.by_group.size() != column.distinct->size()) {
+    column.by_group.clear();
+    for (size_t number = 0; number < column.distinct->size(); ++number) {
+      ByteReader in(column.distinct->key(number));
+      column.by_group.emplace_back(in.get<uint32_t>(), static_cast<uint32_t>(number));
+    }
+    std::ranges::sort(column.by_group);
+  }
+  values_.clear();
+  const std::pair<uint32_t, uint32_t> first(static_cast<uint32_t>(group), 0);
+  for (auto at = std::ranges::lower_bound(column.by_group, first); at != column.by_group.end(); ++at) {
+    if (at->first != group) break;
+    const Bytes value = column.distinct->key(at->second).subspan(sizeof(uint32_t));
+    values_.insert(values_.end(), value.begin(), value.end());
+  }
+  return values_;
+}
+
+/// Checks the bytes of the distinct values of a group, which travel in one row.
+Status GroupTable::check_distinct(size_t group) {
+  Int128 bytes = 0;
+  for (size_t i = 0; i < aggregates_.size(); ++i) {
+    if (aggregates_[i].distinct != nullptr) bytes += accumulators(group)[i].whole;
+  }
+  if (bytes <= kMaxDistinctBytes) return ok_status();
+  return {StatusCode::kInvalidArgument, "query: the different values of a group have more than " +
+                                            std::to_string(kMaxDistinctBytes) +
+                                            " bytes; count them with approx_count_distinct, or select fewer rows"};
+}
+
+Status GroupTable::append_partial(size_t group, ChunkBuilder& out) {
+  // Compute what may fail before the first append, so that an error leaves no incomplete row in `out`.
+  LOAM_RETURN_IF_ERROR(check_distinct(group));
   size_t at = append_key(group, out);
   const Accumulator* from = accumulators(group);
-  for (const Column& column : aggregates_) {
+  for (Column& column : aggregates_) {
     if (is_extreme(column.op)) {
       append_extreme(column, *from, at++, out);
+    } else if (column.op == AggregateOp::kCountDistinct) {
+      out.append_text(at++, as_text(distinct_values(column, group)));
+    } else if (column.op == AggregateOp::kApproxCountDistinct) {
+      out.append_text(at++, from->text);
     } else {
-      if (is_sum(column.op)) {
+      if (is_variance(column.op)) {
+        out.append(at++, from->spread.mean);
+        out.append(at++, from->spread.squares);
+      } else if (is_sum(column.op)) {
         if (is_float(column.type)) {
           out.append(at++, from->real);
         } else {
@@ -375,11 +465,19 @@ void GroupTable::append_partial(size_t group, ChunkBuilder& out) {
     ++from;
   }
   out.end_row();
+  return ok_status();
 }
 
 Result<Value> GroupTable::result(const Column& column, const Accumulator& from) const {
   const bool average = column.op == AggregateOp::kAvg;
   if (from.count == 0) return Value::null();
+  if (is_variance(column.op)) {
+    const bool sample = column.op == AggregateOp::kVarSample || column.op == AggregateOp::kStddevSample;
+    if (sample && from.count == 1) return Value::null();
+    const double variance = from.spread.squares / static_cast<double>(sample ? from.count - 1 : from.count);
+    const bool root = column.op == AggregateOp::kStddevSample || column.op == AggregateOp::kStddevPopulation;
+    return Value::float64(root ? std::sqrt(variance) : variance);
+  }
   if (is_float(column.type)) {
     return Value::float64(average ? from.real / static_cast<double>(from.count) : from.real);
   }
@@ -398,20 +496,23 @@ Result<Value> GroupTable::result(const Column& column, const Accumulator& from) 
 
 Status GroupTable::append_result(size_t group, ChunkBuilder& out) {
   const Accumulator* from = accumulators(group);
-  // Compute all sums and averages before the first append, so that an error leaves no incomplete row in `out`.
+  // Compute what may fail before the first append, so that an error leaves no incomplete row in `out`.
+  LOAM_RETURN_IF_ERROR(check_distinct(group));
   results_.clear();
   for (size_t i = 0; i < aggregates_.size(); ++i) {
-    if (!is_sum(aggregates_[i].op)) continue;
+    if (!is_computed(aggregates_[i].op)) continue;
     Result<Value> value = result(aggregates_[i], from[i]);
     if (!value.ok()) {
       return {value.code(), names_[group_by_.size() + i] + " " + std::string(value.status().message())};
     }
     results_.push_back(std::move(*value));
   }
-  size_t at = append_key(group, out), sums = 0;
+  size_t at = append_key(group, out), next = 0;
   for (const Column& column : aggregates_) {
-    if (is_sum(column.op)) {
-      out.append_value(at, results_[sums++]);
+    if (is_computed(column.op)) {
+      out.append_value(at, results_[next++]);
+    } else if (column.op == AggregateOp::kApproxCountDistinct) {
+      out.append(at, distinct_sketch::estimate(from->text));
     } else if (is_extreme(column.op)) {
       append_extreme(column, *from, at, out);
     } else {

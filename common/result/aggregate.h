@@ -7,39 +7,69 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/base/bytes.h"
 #include "common/base/memory_account.h"
 #include "common/base/status.h"
+#include "common/result/key_table.h"
 #include "common/schema/chunk.h"
 #include "common/schema/query.h"
 #include "common/schema/row.h"
 
 namespace loam {
 
-/// Largest number of groups of one query, at a storage node and at the client. A query with more fails with
-/// kInvalidArgument.
+/// Size at which a client ends a chunk that it builds, in bytes.
+inline constexpr size_t kClientChunkBytes = 256 << 10;
+/// Whether a client ends the chunk here.
+inline bool ends_client_chunk(const ChunkBuilder& chunk) {
+  return chunk.bytes() >= kClientChunkBytes || chunk.rows() == kMaxChunkRows;
+}
+
+/// Number of groups of one query that a scan thread or a client has in memory. Beyond it a scan thread sends its
+/// groups, and a client writes them to a file (GroupRuns).
 inline constexpr size_t kMaxGroups = 1 << 20;
-/// Largest memory of one query's groups: keys, accumulators, and the texts of min and max. A query that needs more
-/// fails with kInvalidArgument.
+/// Memory of these groups in bytes: keys, accumulators, and the texts of min and max. Beyond it the same happens.
 inline constexpr size_t kMaxGroupBytes = 64 << 20;
 
 /// The state of one aggregate of one group. The aggregate and the type of its field decide which members it uses.
 struct Accumulator {
   int64_t count = 0;  ///< for count_all the number of rows, otherwise the number of values that are not NULL
   int64_t carry = 0;  ///< sum and avg of decimals in 128 bits: the exact sum is carry · 2^128 + whole
-  union {
-    Int128 whole = 0;  ///< sum and avg of integers and decimals; min and max of all types that integers store; exact
-    double real;       ///< sum, avg, min and max of floats
+  /// The mean of the values, and the sum of the squares of their differences from it.
+  struct Spread {
+    double mean;
+    double squares;
   };
-  std::string text;  ///< min and max of text and blobs
+  union {
+    Int128 whole = 0;  ///< sum and avg of integers and decimals; min and max of all types that integers store; exact;
+                       ///< bytes of the distinct values that are counted
+    double real;       ///< sum, avg, min and max of floats
+    Spread spread;     ///< variances and standard deviations
+  };
+  std::string text;  ///< min and max of text and blobs; the sketch of distinct values
 
   /// Adds a number to `whole` and `carry`.
   void add(Int128 x) {
     if (!__builtin_add_overflow(whole, x, &whole)) return;
     // Unsigned arithmetic, because the carry of a faulty storage node may be any number.
     carry = static_cast<int64_t>(static_cast<uint64_t>(carry) + (x > 0 ? 1 : ~uint64_t{0}));
+  }
+  /// Adds `n` values with this spread to `spread` and `count`, by the formula of Chan, Golub and LeVeque (Updating
+  /// Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979). It subtracts no large numbers from each
+  /// other. `n` is positive.
+  void add_spread(int64_t n, const Spread& of) {
+    if (count == 0) {
+      spread = of;
+      count = n;
+      return;
+    }
+    const auto before = static_cast<double>(count), more = static_cast<double>(n), all = before + more;
+    const double apart = of.mean - spread.mean;
+    spread.mean += apart * more / all;
+    spread.squares += of.squares + apart * (apart * (before / all) * more);
+    count = static_cast<int64_t>(static_cast<uint64_t>(count) + static_cast<uint64_t>(n));
   }
 };
 
@@ -89,17 +119,28 @@ class GroupTable {
   Status add(const RowView& row);
   Status add(const GroupRow& row);
   /// @}
-  /// Returns the group of a row, and adds it if there is none. Errors as add().
+  /// Returns the group of a row, and adds it if there is none. Errors as add(), but the table is unchanged by them.
   Result<size_t> group_of(const GroupRow& row);
+  /// Adds the values of all aggregates to the group of a row. check_texts() follows. Errors as add().
+  Status add_values(size_t group, const GroupRow& row);
+  /// Adds the value of one aggregate, which may be NULL, to a group. check_texts() follows. Errors as add().
+  Status add_value(size_t group, size_t aggregate, const GroupRow& row);
   /// Replaces the text of a MIN or MAX of a group if `value` is better. `first`: the group has none yet.
   void update_text(size_t group, size_t aggregate, std::string_view value, bool first);
-  /// Checks the memory of texts against the limits, after update_text(). Errors as add().
+  /// Checks the memory of texts against the limits, after update_text(), add_value() and add_values(). Errors as add(),
+  /// but the table may still be read and cleared.
   Status check_texts();
   /// Adds one row of a partial chunk, that is, a group of a storage node. Errors as add().
   Status merge(const ChunkView& partial, size_t row);
+  /// Whether another group may exceed the limits, so that some groups should leave the table first.
+  bool nearly_full() const { return groups_ >= max_groups_ || bytes() > max_bytes_ - max_bytes_ / 8; }
+  /// The key of a group. Tables of one query give equal groups equal keys. Valid until the table changes.
+  Bytes key(size_t group) const { return keys_.key(group); }
+  /// The key of a row of a partial chunk. Valid until the next call of this table.
+  Bytes key_of(const ChunkView& partial, size_t row);
 
-  /// Appends a group as a row of the partial schema.
-  void append_partial(size_t group, ChunkBuilder& out);
+  /// Appends a group as a row of the partial schema. kInvalidArgument: a count of distinct values has too many.
+  Status append_partial(size_t group, ChunkBuilder& out);
   /// Appends a group as a row of the result schema. kOverflow: a sum of integers does not fit into int64, or a
   /// sum or average of decimals into 38 digits.
   Status append_result(size_t group, ChunkBuilder& out);
@@ -113,14 +154,42 @@ class GroupTable {
     AggregateOp op;
     uint16_t field;
     FieldType type;  // type of the field; kNull for count_all
+    // Of a count of distinct values: the values of all groups. A key is the number of the group and a value.
+    std::unique_ptr<KeyTable> distinct{};
+    std::vector<std::pair<uint32_t, uint32_t>> by_group{};  // group and number of each key in `distinct`, ascending
   };
 
+  /// Adds the growth of a text, from its construction to its destruction, to the bytes of texts.
+  class TextGrowth {
+   public:
+    TextGrowth(GroupTable& table, const std::string& text)
+        : table_(table), text_(text), size_(text.size()), capacity_(text.capacity()) {}
+    ~TextGrowth() {
+      table_.text_bytes_ += text_.size() - size_;
+      table_.text_capacity_ += text_.capacity() - capacity_;
+    }
+    TextGrowth(const TextGrowth&) = delete;
+    TextGrowth& operator=(const TextGrowth&) = delete;
+
+   private:
+    GroupTable& table_;
+    const std::string& text_;
+    const size_t size_, capacity_;
+  };
+
+  void add_accumulators();
   Result<size_t> group_of(Bytes key);
   template <class Row>
   Status add_row(const Row& row);
   template <class Row>
-  void accumulate(const Column& column, const Row& row, Accumulator& into);
-  size_t merge_one(const Column& column, const ChunkView& partial, size_t at, size_t row, Accumulator& into);
+  Status add_to(size_t group, const Row& row);
+  template <class Row>
+  Status accumulate(size_t group, size_t aggregate, const Row& row);
+  Status add_distinct(Column& column, size_t group, Bytes value);
+  Status merge_distinct(size_t group, size_t aggregate, Bytes values);
+  Result<size_t> merge_one(size_t group, size_t aggregate, const ChunkView& partial, size_t at, size_t row);
+  Bytes distinct_values(Column& column, size_t group);
+  Status check_distinct(size_t group);
   void update_text_extreme(const Column& column, std::string_view value, bool first, Accumulator& into);
   template <class Row>
   Result<size_t> group_of_row(const Row& row);
@@ -129,11 +198,8 @@ class GroupTable {
   /// The value of a sum or an average.
   Result<Value> result(const Column& column, const Accumulator& from) const;
   Status over_limit() const;
-  /// Reserves memory for another group with a key of this size.
-  Status make_room(size_t key_bytes);
-  template <class T>
-  Status reserve(std::vector<T>& items, size_t more);
-  Status grow();
+  /// Bytes of all groups.
+  size_t bytes() const;
 
   const std::vector<uint16_t> group_by_;
   std::vector<FieldType> group_types_;
@@ -143,16 +209,16 @@ class GroupTable {
   const size_t max_bytes_;
   MemoryAccount* const account_;
 
+  KeyTable keys_;
   size_t groups_ = 0;
   size_t text_bytes_ = 0;
-  size_t text_capacity_ = 0;      // bytes that the texts have allocated
-  size_t text_reserved_ = 0;      // bytes that were acquired from the account for them
-  Buffer key_;                    // key of the row that is being added
-  Buffer keys_;                   // keys of all groups, one behind the other
-  std::vector<size_t> key_ends_;  // by group: end of its key in keys_
-  std::vector<uint32_t> slots_;   // hash table with open addressing: group + 1, or 0
+  size_t text_capacity_ = 0;  // bytes that the texts have allocated
+  size_t text_reserved_ = 0;  // bytes that were acquired from the account for them
+  Buffer key_;                // key of the row or value that is being added
+  Buffer distinct_key_;       // the same, behind the number of its group
   std::vector<Accumulator> accumulators_;
-  std::vector<Value> results_;  // the sums and averages of the group that is being appended
+  std::vector<Value> results_;  // the computed results of the group that is being appended
+  Buffer values_;               // the distinct values of that group
 };
 
 }  // namespace loam

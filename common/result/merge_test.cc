@@ -1,4 +1,4 @@
-#include "common/schema/merge.h"
+#include "common/result/merge.h"
 
 #include <algorithm>
 #include <map>
@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/schema/aggregate.h"
-#include "common/schema/top_rows.h"
+#include "common/result/aggregate.h"
+#include "common/result/top_rows.h"
 #include "common/testing/decimal_model.h"
 #include "common/testing/random_schema.h"
 
@@ -115,7 +115,7 @@ TEST(Merge, ModelOfAggregatesOverSeveralNodes) {
         rows.push_back(row);
       }
       ChunkBuilder builder(*merger.partial_schema());
-      for (size_t group = 0; group < table.groups(); ++group) table.append_partial(group, builder);
+      for (size_t group = 0; group < table.groups(); ++group) EXPECT_TRUE(table.append_partial(group, builder).ok());
       ASSERT_TRUE(merger.add(to_chunk(builder, merger.partial_schema())).ok());
     }
     bool overflow = false;
@@ -147,7 +147,7 @@ TEST(Merge, IntegerSumsOverflowOnlyInTheResult) {
     Collector collector;
     ResultMerger merger(schema, query, collector.sink());
     ChunkBuilder builder(*merger.partial_schema());
-    table.append_partial(0, builder);
+    EXPECT_TRUE(table.append_partial(0, builder).ok());
     EXPECT_TRUE(merger.add(to_chunk(builder, merger.partial_schema())).ok());
     const Status status = merger.finish();
     return status.ok() ? collector.rows[0][0].to_string() + " " + collector.rows[0][1].to_string()

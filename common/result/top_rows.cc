@@ -1,5 +1,5 @@
 // A heap of at most k rows with the worst row at its root.
-#include "common/schema/top_rows.h"
+#include "common/result/top_rows.h"
 
 #include <algorithm>
 #include <string>
@@ -7,8 +7,6 @@
 
 namespace loam {
 namespace {
-
-size_t size_of(const Value& value) { return sizeof(Value) + (is_variable(value.type()) ? value.as_text().size() : 0); }
 
 size_t size_of(const TopRows::Row& row) {
   size_t bytes = size_of(row.by);
