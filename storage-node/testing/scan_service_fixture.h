@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/schema/merge.h"
+#include "common/result/merge.h"
 #include "common/testing/eventually.h"
 #include "storage-node/src/server/scan_service.h"
 #include "storage-node/testing/node_fixture.h"

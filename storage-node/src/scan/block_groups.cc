@@ -25,6 +25,7 @@ std::span<const BlockGroups::Set> BlockGroups::split(BlockValues& values, uint64
   }
   if (numbers_.size() + kMaxSets > kMaxNumbers) {
     numbers_.clear();
+    keys_ = std::make_shared<std::vector<Keys>>();
     ++epoch_;
   }
   for (Set& set : sets_) set.number = number_of(values, set.rows.front());
@@ -83,13 +84,14 @@ bool BlockGroups::equal_in_sets(BlockValues& values) const {
 }
 
 uint32_t BlockGroups::number_of(BlockValues& values, size_t row) {
-  std::vector<int64_t> group;
+  Keys group;
   for (const uint16_t column : columns_) {
-    group.push_back(values.exact_keys(column)[row]);
-    group.push_back(values.present(column).test(row) ? 1 : 0);
+    const bool present = values.present(column).test(row);
+    group.push_back(present ? std::optional(values.exact_keys(column)[row]) : std::nullopt);
   }
-  if (const auto found = numbers_.find(group); found != numbers_.end()) return found->second;
-  return numbers_.emplace(std::move(group), static_cast<uint32_t>(numbers_.size())).first->second;
+  const auto [place, is_new] = numbers_.try_emplace(group, static_cast<uint32_t>(numbers_.size()));
+  if (is_new) keys_->push_back(std::move(group));
+  return place->second;
 }
 
 }  // namespace loam::storage

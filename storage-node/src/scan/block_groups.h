@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,6 +44,13 @@ class BlockGroups {
   std::span<const Set> split(BlockValues& values, uint64_t block);
   /// Changes when the groups get other numbers, which happens after kMaxNumbers groups.
   uint64_t epoch() const { return epoch_; }
+  /// The number of the set of each row, among the sets of the present block.
+  const std::array<uint8_t, kBlockRows>& set_of() const { return set_of_; }
+
+  /// The value of each column of a group: its key (BlockValues::exact_keys()), or nothing for NULL.
+  using Keys = std::vector<std::optional<int64_t>>;
+  /// Returns the values of the groups of this epoch by their numbers.
+  std::shared_ptr<const std::vector<Keys>> keys() const { return keys_; }
 
  private:
   /// The set of one hash.
@@ -63,7 +72,8 @@ class BlockGroups {
   std::array<Place, 8 * kMaxSets> places_{};   // a hash table with open addressing
   std::vector<Set> sets_;
   uint64_t epoch_ = 1;
-  std::map<std::vector<int64_t>, uint32_t> numbers_;  // by the keys of a group, and whether each is NULL
+  std::map<Keys, uint32_t> numbers_;
+  std::shared_ptr<std::vector<Keys>> keys_ = std::make_shared<std::vector<Keys>>();  // by number
 };
 
 }  // namespace loam::storage

@@ -25,9 +25,20 @@ std::string output_of(const Schema& schema, const Query& query) {
          (query.limit == 0 ? "" : ", until there are " + std::to_string(query.limit));
 }
 
+/// Whether the bounds of a computed column follow from those of its fields, at least where the fields are 0.
+bool bounded(uint16_t column, const QueryColumns& columns) {
+  std::vector<std::optional<Bounds>> fields;
+  for (const Field& field : columns.fields()) {
+    const bool whole = !is_variable(field.type) && !is_float(field.type) && field.type != FieldType::kBoolean;
+    fields.push_back(whole ? std::optional(Bounds{0, 0}) : std::nullopt);
+  }
+  return PageBounds::of_all(columns, fields)[column - kFirstComputed].has_value();
+}
+
 /// Returns the fact by which a column page cannot have a row that matches the predicate; empty if no fact excludes one.
 std::string exclusion(const Predicate& predicate, const QueryColumns& columns) {
-  if (predicate.field >= kFirstComputed) return "";
+  if (predicate.field >= kFirstComputed)
+    return bounded(predicate.field, columns) ? "the bounds of " + columns.name(predicate.field) + " exclude it" : "";
   const Field field = columns.field(predicate.field);
   switch (CompiledPredicate(predicate).exclusion()) {
     case CompiledPredicate::Exclusion::kBounds:

@@ -186,9 +186,27 @@ CompiledPredicate::Exclusion CompiledPredicate::exclusion() const {
   }
 }
 
-bool CompiledPredicate::excluded_by(const Columns& columns) const {
-  if (field_ >= kFirstComputed) return false;  // a page has the bounds of its fields
-  const Column& column = columns.column(field_);
+bool CompiledPredicate::excluded_by(const Bounds& bounds) const {
+  if (test_ == Test::kNull) return false;
+  if (bounds.empty()) return true;  // every value is NULL, and the remaining tests are UNKNOWN on it
+  const int64_t least = order_key(bounds.least), greatest = order_key(bounds.greatest);
+  switch (test_) {
+    case Test::kRange:
+    case Test::kIn:
+      return low_ > greatest || high_ < least;
+    case Test::kOutside:
+      return bounds.least == low_ && bounds.greatest == low_;
+    default:
+      return false;
+  }
+}
+
+bool CompiledPredicate::excluded_by(const PageBounds& page) const {
+  if (field_ >= kFirstComputed) {
+    const std::optional<Bounds> bounds = page.computed(field_);
+    return bounds && excluded_by(*bounds);
+  }
+  const Column& column = page.field(field_);
   const Exclusion by = exclusion();
   if (by == Exclusion::kNoNull) return !column.has_null;
   if (column.least > column.greatest) return true;  // every value is NULL, and the remaining tests are UNKNOWN on it
@@ -362,10 +380,16 @@ std::optional<KeyRange> CompiledSelection::only_range() const {
   return clauses_.front().front()->range();
 }
 
-bool CompiledSelection::excluded_by(const Columns& columns) const {
+bool CompiledSelection::excluded_by(const PageBounds& page) const {
   // A page is excluded if some clause selects none of its rows.
   return std::ranges::any_of(clauses_, [&](const Clause& clause) {
-    return std::ranges::all_of(clause, [&](const auto& predicate) { return predicate->excluded_by(columns); });
+    return std::ranges::all_of(clause, [&](const auto& predicate) { return predicate->excluded_by(page); });
+  });
+}
+
+bool CompiledSelection::computes() const {
+  return std::ranges::any_of(clauses_, [](const Clause& clause) {
+    return std::ranges::any_of(clause, [](const auto& predicate) { return predicate->column() >= kFirstComputed; });
   });
 }
 

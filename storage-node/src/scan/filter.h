@@ -16,6 +16,7 @@
 #include "common/schema/predicate.h"
 #include "common/schema/schema.h"
 #include "storage-node/src/scan/block_values.h"
+#include "storage-node/src/scan/page_bounds.h"
 
 namespace loam::storage {
 
@@ -58,8 +59,9 @@ class CompiledPredicate {
   };
   /// Returns the fact that may exclude a page from this predicate.
   Exclusion exclusion() const;
-  /// Returns true if, by exclusion(), no row of the column page can match.
-  bool excluded_by(const Columns& columns) const;
+  /// Returns true if, by exclusion(), no row of the column page can match. For a computed column that also says that no
+  /// row is an error.
+  bool excluded_by(const PageBounds& page) const;
   /// Returns the number of the column that the predicate compares.
   uint16_t column() const { return field_; }
   /// Returns a text that says how the predicate is evaluated (explain.h).
@@ -83,6 +85,7 @@ class CompiledPredicate {
   RowMask matching_texts(BlockValues& values, const RowMask& among) const;
   RowMask matching_longs(const BlockValues& values, const RowMask& among) const;
   bool texts_excluded_by(const Column& column) const;
+  bool excluded_by(const Bounds& bounds) const;
   RowMask equal_texts(BlockValues& values, const RowMask& among, std::string_view text) const;
   void set_range(PredicateOp op, int64_t key);
   void set_in();
@@ -113,7 +116,9 @@ class CompiledSelection {
   /// Returns the range if the whole selection is one range of one field.
   std::optional<KeyRange> only_range() const;
   /// Returns true if no row of the column page can be selected.
-  bool excluded_by(const Columns& columns) const;
+  bool excluded_by(const PageBounds& page) const;
+  /// Returns whether a predicate is on a computed column.
+  bool computes() const;
 
  private:
   std::vector<Clause> clauses_;

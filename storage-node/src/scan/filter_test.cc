@@ -65,7 +65,8 @@ TEST(Filter, ModelOfTheReferenceEvaluation) {
       for (size_t i = 0; i < pages->size(); ++i) {
         Block block;
         Page& page = *(*pages)[i];
-        const bool excluded = page.has_columns() && CompiledSelection(selection).excluded_by(Columns::of(page));
+        const bool excluded =
+            page.has_columns() && CompiledSelection(selection).excluded_by(PageBounds(Columns::of(page)));
         excluded_pages += excluded ? 1 : 0;
         const size_t before = got.size();
         for (const Entry *at = page.begin(), *end = page.end(); at != end;) {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "storage-node/src/scan/output.h"
+#include "storage-node/src/scan/aggregate_output.h"
 
 namespace loam::storage {
 namespace {
@@ -37,7 +37,8 @@ constexpr size_t kMinBucketsPerInterval = 4;
 
 }  // namespace
 
-IntervalIndex::IntervalIndex(const BlockValues& values, uint16_t field) : values_(values), field_(field) {}
+IntervalIndex::IntervalIndex(const BlockValues& values, uint16_t field, BlockGroups* groups)
+    : values_(values), field_(field), groups_(groups) {}
 
 size_t IntervalIndex::measure_of(const Aggregate& aggregate) {
   const auto found = std::ranges::find(measures_, aggregate.field, &Measure::field);
@@ -87,7 +88,9 @@ void IntervalIndex::build() {
     entry.last = range.low > range.high ? entry.first : search(range.high, 0, intervals()) + 1;
   }
   build_buckets();
-  reset();
+  if (groups_ != nullptr) return;
+  extend(stride());
+  if (measures_.size() == 1 && measures_.front().plain_sum()) cells_.assign(stride() * kCellsEach, 0);
 }
 
 // Cuts the keys from the first bound to the last into equal buckets. IntervalBuckets describes their elements.
@@ -184,20 +187,52 @@ void IntervalIndex::add_to_measure(Measure& measure, BlockValues& values, const 
   }
 }
 
-void IntervalIndex::add_rows(BlockValues& values, const RowMask& rows) {
+bool IntervalIndex::add_rows(BlockValues& values, const RowMask& rows) {
   const RowMask counted = rows & values.present(field_);
-  if (!counted.any()) return;
+  if (!counted.any()) return true;
+  const auto exact = [&](const Measure& m) { return !is_long(m.type) || values.exact_keys(m.field) != nullptr; };
+  if (!std::ranges::all_of(measures_, exact)) return false;
   // Fold before a 64-bit sum could overflow. Then use the cheapest way that suits the block: as a whole, by cells, or
   // measure by measure.
   if (unfolded_rows_ + kBlockRows > kMaxUnfoldedRows) fold_sums();
   unfolded_rows_ += kBlockRows;
-  if (add_whole_block(values, counted)) return;
+  if (groups_ == nullptr && add_whole_block(values, counted)) return true;
   locate(values);
-  if (add_to_cells(values, counted)) return;
-  // Send the rows that are not selected to the last element, so that the loops below need no test.
+  if (groups_ == nullptr && add_to_cells(values, counted)) return true;
+  if (groups_ != nullptr && !locate_groups(values)) return false;
+  // Send the rows that are not selected to the last element of the first group, so that the loops below need no test.
   (values.all() - counted).for_each([&](size_t row) { at_[row] = intervals(); });
   for (size_t i = 0; i < values.size(); ++i) ++counts_[at_[i]];
   for (Measure& measure : measures_) add_to_measure(measure, values, counted, at_);
+  return true;
+}
+
+bool IntervalIndex::locate_groups(BlockValues& values) {
+  const auto sets = values.split(*groups_);
+  if (sets.empty()) return false;
+  if (epoch_ == 0) {
+    epoch_ = groups_->epoch();
+    keys_ = groups_->keys();
+  }
+  if (epoch_ != groups_->epoch()) return false;  // the groups have got other numbers
+  std::array<uint64_t, BlockGroups::kMaxSets> offsets{};
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const uint32_t number = sets[i].number;
+    if (number >= slots_.size()) slots_.resize(number + size_t{1});
+    if (slots_[number] == 0) {
+      size_t arrays = 1;
+      for (const Measure& measure : measures_) arrays += measure.arrays();
+      const size_t size = (numbers_.size() + 1) * stride();
+      if (numbers_.size() == kMaxGroups || size * arrays > kMaxGroupedElements) return false;
+      numbers_.push_back(number);
+      slots_[number] = static_cast<uint32_t>(numbers_.size());
+      extend(size);
+    }
+    offsets[i] = (slots_[number] - size_t{1}) * stride();
+  }
+  const auto& set_of = groups_->set_of();
+  for (size_t row = 0; row < values.size(); ++row) at_[row] += offsets[set_of[row]];
+  return true;
 }
 
 // The common case: all rows are selected, and the queries ask for counts and one sum of integers.
@@ -242,15 +277,36 @@ void IntervalIndex::fold_sums() {
   }
 }
 
+uint64_t IntervalIndex::rows_of(const IndexedQuery& entry, size_t offset) const {
+  const auto from = counts_.begin() + static_cast<ptrdiff_t>(offset);
+  return std::accumulate(from + static_cast<ptrdiff_t>(entry.first), from + static_cast<ptrdiff_t>(entry.last),
+                         uint64_t{0});
+}
+
 void IntervalIndex::emit(const IndexedQuery& entry) const {
-  const auto from = static_cast<ptrdiff_t>(entry.first), to = static_cast<ptrdiff_t>(entry.last);
+  if (groups_ == nullptr) {
+    const uint64_t rows = rows_of(entry, 0);
+    *entry.query.rows += rows;
+    if (rows != 0) emit(entry, 0, entry.query.into, rows);
+    return;
+  }
+  for (size_t group = 0; group < numbers_.size(); ++group) {
+    const size_t offset = group * stride();
+    const uint64_t rows = rows_of(entry, offset);
+    if (rows == 0) continue;
+    Accumulator* const into = entry.query.groups->accumulators((*keys_)[numbers_[group]]);
+    if (into == nullptr) return;
+    *entry.query.rows += rows;
+    emit(entry, offset, into, rows);
+  }
+}
+
+void IntervalIndex::emit(const IndexedQuery& entry, size_t offset, Accumulator* into_all, uint64_t rows) const {
+  const auto from = static_cast<ptrdiff_t>(offset + entry.first), to = static_cast<ptrdiff_t>(offset + entry.last);
   const auto total = [&](const auto& of, auto sum) { return std::accumulate(of.begin() + from, of.begin() + to, sum); };
-  const uint64_t rows = total(counts_, uint64_t{0});
-  *entry.query.rows += rows;
-  if (rows == 0) return;
   for (size_t i = 0; i < entry.measures.size(); ++i) {
     const AggregateOp op = entry.query.aggregates[i].op;
-    Accumulator& into = entry.query.into[i];
+    Accumulator& into = into_all[i];
     uint64_t counted = rows;
     if (op != AggregateOp::kCountAll) {
       const Measure& measure = measures_[entry.measures[i]];
@@ -265,7 +321,7 @@ void IntervalIndex::emit(const IndexedQuery& entry) const {
       } else if (op != AggregateOp::kCount && is_float(measure.type)) {
         into.real += total(measure.reals, 0.0);
       } else if (op != AggregateOp::kCount) {
-        into.whole += total(measure.wide, Int128{0});
+        into.add(total(measure.wide, Int128{0}));
       }
     }
     into.count += static_cast<int64_t>(counted);
@@ -278,25 +334,39 @@ void IntervalIndex::flush() {
   reset();
 }
 
-// Sets all sums to 0. One more element than intervals: the last one collects the rows outside of all intervals.
 void IntervalIndex::reset() {
-  const size_t size = intervals() + 1;
-  counts_.assign(size, 0);
+  const size_t size = counts_.size();
+  counts_.clear();
+  for (Measure& measure : measures_) measure.clear();
+  extend(size);
   unfolded_rows_ = 0;
-  cells_.assign(measures_.size() == 1 && measures_.front().plain_sum() ? size * kCellsEach : 0, 0);
+  std::ranges::fill(cells_, 0);
   rows_in_cells_ = 0;
-  for (Measure& measure : measures_) {
-    if (measure.nullable) measure.nulls.assign(size, 0);
-    if (measure.min) measure.lowest.assign(size, kHighest);
-    if (measure.max) measure.highest.assign(size, kLowest);
-    if (!measure.sum) continue;
-    if (is_float(measure.type)) {
-      measure.reals.assign(size, 0);
-    } else {
-      measure.sums.assign(size, 0);
-      measure.wide.assign(size, 0);
-    }
+}
+
+void IntervalIndex::extend(size_t size) {
+  counts_.resize(size, 0);
+  for (Measure& measure : measures_) measure.extend(size);
+}
+
+void IntervalIndex::Measure::extend(size_t size) {
+  if (nullable) nulls.resize(size, 0);
+  if (min) lowest.resize(size, kHighest);
+  if (max) highest.resize(size, kLowest);
+  if (!sum) return;
+  if (is_float(type)) {
+    reals.resize(size, 0);
+  } else {
+    sums.resize(size, 0);
+    wide.resize(size, 0);
   }
+}
+
+void IntervalIndex::Measure::clear() {
+  for (auto* const array : {&sums, &lowest, &highest}) array->clear();
+  nulls.clear();
+  wide.clear();
+  reals.clear();
 }
 
 }  // namespace loam::storage

@@ -4,11 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/expression/row_mask.h"
-#include "common/schema/aggregate.h"
+#include "common/result/aggregate.h"
 #include "common/schema/query.h"
 #include "common/schema/schema.h"
 #include "storage-node/src/scan/block_values.h"
@@ -17,12 +18,23 @@
 
 namespace loam::storage {
 
-/// A query that an interval index answers: aggregates of numbers over the rows in a range of one field.
+/// Receives the results of a query with groups.
+class GroupSink {
+ public:
+  virtual ~GroupSink() = default;
+  /// Returns the accumulators of a group, one for each aggregate; null if the query has ended. The query has memory for
+  /// IntervalIndex::kMaxGroups groups.
+  virtual Accumulator* accumulators(const BlockGroups::Keys& group) = 0;
+};
+
+/// A query that an interval index answers: aggregates of numbers over the rows in a range of one field, for all rows or
+/// for each group.
 struct RangeQuery {
   KeyRange range;
   std::span<const Aggregate> aggregates;
-  Accumulator* into = nullptr;  ///< one accumulator for each aggregate
+  Accumulator* into = nullptr;  ///< one accumulator for each aggregate; null for a query with groups
   uint64_t* rows = nullptr;     ///< flush() adds the number of selected rows here
+  GroupSink* groups = nullptr;  ///< of a query with groups
 };
 
 /// Computes range aggregates of many queries with one addition per row.
@@ -37,11 +49,16 @@ struct RangeQuery {
 /// Cost. A row takes one look-up in a table of equal buckets, which gives its interval (IntervalBuckets), and one
 /// addition for each measure. A row in a bucket with several bounds takes a binary search besides. If the queries ask
 /// for a count and one sum of integers alone, the index packs them into one addition. A block that lies in one
-/// interval, as in data that is ordered by time, is added as a whole.
+/// interval, as in data that is ordered by time, is added as a whole. Groups multiply the intervals: each group that
+/// the blocks have has all of them. Rows of groups beyond kMaxGroups are left to the queries.
 class IntervalIndex {
  public:
-  /// `values` gives the types of the columns, and outlives the index.
-  IntervalIndex(const BlockValues& values, uint16_t field);
+  /// Upper bound on the groups of an index, and on the elements of all its arrays for groups.
+  static constexpr size_t kMaxGroups = 64, kMaxGroupedElements = size_t{64} << 10;
+
+  /// `values` gives the types of the columns, and outlives the index. `groups`: the groups of all its queries; null:
+  /// its queries have none.
+  IntervalIndex(const BlockValues& values, uint16_t field, BlockGroups* groups = nullptr);
 
   /// Adds a query. The query and the objects that it points to live until the last flush().
   void add(const RangeQuery& query);
@@ -49,8 +66,9 @@ class IntervalIndex {
   void build();
   size_t intervals() const { return below_.size(); }
 
-  /// Adds the rows to their intervals.
-  void add_rows(BlockValues& values, const RowMask& rows);
+  /// Adds the rows to their intervals. Returns false, and adds none, if the block is not split into groups, if its keys
+  /// do not tell all values of a measure apart, or if there are too many groups.
+  bool add_rows(BlockValues& values, const RowMask& rows);
   /// Adds the results since the last flush() to the accumulators of the queries.
   void flush();
 
@@ -72,6 +90,11 @@ class IntervalIndex {
     /// Returns whether the field is an integer without NULL of which the queries ask for nothing but sums and counts.
     /// The schema and the queries alone decide that, and never the rows that were added.
     bool plain_sum() const { return sum && !min && !max && !nullable && !is_float(type); }
+    /// Number of arrays.
+    size_t arrays() const { return size_t{nullable} + min + max + (sum ? is_float(type) ? 1 : 2 : 0); }
+    /// Adds elements to all arrays, up to this number.
+    void extend(size_t size);
+    void clear();
   };
   /// A query with its intervals.
   struct IndexedQuery {
@@ -92,18 +115,33 @@ class IntervalIndex {
   /// a value is too large for a cell.
   bool add_to_cells(BlockValues& values, const RowMask& rows);
   void add_to_measure(Measure& measure, BlockValues& values, const RowMask& rows, const Intervals& at);
+  /// Returns the number of intervals of a group, with one for the rows outside of all intervals.
+  size_t stride() const { return intervals() + 1; }
+  /// Moves `at_` to the intervals of the rows' groups. Returns false if that is not possible.
+  bool locate_groups(BlockValues& values);
+  /// Adds elements to all arrays, up to this number.
+  void extend(size_t size);
+  /// Adds the intervals of one group from `offset` on to the accumulators of a query.
+  void emit(const IndexedQuery& entry, size_t offset, Accumulator* into, uint64_t rows) const;
+  uint64_t rows_of(const IndexedQuery& entry, size_t offset) const;
   /// Moves the cells to the counts and sums before a cell can overflow.
   void fold_cells();
   /// Moves the 64-bit sums to the 128-bit sums before a sum can overflow.
   void fold_sums();
   /// Adds the intervals of one query to its accumulators.
   void emit(const IndexedQuery& entry) const;
+  /// Sets all counts, sums and extremes to those of no row.
   void reset();
   /// Returns the number of the measure for the aggregate's field; adds it if there is none.
   size_t measure_of(const Aggregate& aggregate);
 
   const BlockValues& values_;
   const uint16_t field_;
+  BlockGroups* const groups_;
+  uint64_t epoch_ = 0;                                          // of the numbers of groups; 0: no group yet
+  std::shared_ptr<const std::vector<BlockGroups::Keys>> keys_;  // of the groups of that epoch
+  std::vector<uint32_t> slots_;    // by number of a group: its place in the arrays + 1, or 0
+  std::vector<uint32_t> numbers_;  // by place: the number of the group
   std::vector<IndexedQuery> queries_;
   std::vector<Measure> measures_;
 

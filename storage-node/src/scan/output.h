@@ -9,7 +9,7 @@
 #include "common/base/memory_account.h"
 #include "common/base/status.h"
 #include "common/expression/row_mask.h"
-#include "common/schema/aggregate.h"
+#include "common/result/aggregate.h"
 #include "common/schema/chunk.h"
 #include "common/schema/query.h"
 #include "common/schema/schema.h"
@@ -21,10 +21,6 @@ namespace loam::storage {
 inline constexpr size_t kScanChunkBytes = size_t{256} << 10;
 /// The size in some runs of the simulator. Its tables are small, and with this size a result still has many chunks.
 inline constexpr size_t kShortChunkBytes = 64;
-
-/// Updates the minimum or maximum of an accumulator by the minimum or maximum of further values, given as a key
-/// (BlockValues::keys). The caller adds the number of these values to the accumulator afterwards.
-void update_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into);
 
 /// Turns the selected rows of a query into chunks of the query's partial schema.
 ///
@@ -52,12 +48,18 @@ class Output {
   /// Returns one accumulator for each aggregate, to which an interval index adds (interval_index.h). Null unless the
   /// query has aggregates without group-by.
   virtual Accumulator* accumulators() { return nullptr; }
+  /// Acquires the memory for `count` groups of an interval index, besides those that indexes have added so far. Returns
+  /// false if there is none. Only for a query with groups.
+  virtual bool reserve_indexed_groups(size_t count);
+  /// Returns the accumulators of the group of a row, and adds the group if there is none. Only for a query with groups,
+  /// after reserve_indexed_groups().
+  virtual Accumulator* accumulators_of(const GroupRow& row);
   /// Writes the kept rows or groups to the chunk, after the last consume(). Returns true if nothing is left, and false
-  /// if the chunk is full.
-  virtual bool drain() { return true; }
+  /// if the chunk is full. kInvalidArgument: a count of distinct values has too many.
+  virtual Result<bool> drain() { return true; }
 
   /// Returns whether the chunk must be sent before the next consume() or drain().
-  bool full() const {
+  virtual bool full() const {
     return chunk_.rows() != 0 && (chunk_.bytes() >= chunk_bytes_ || chunk_.rows() + Block::kRows > kMaxChunkRows);
   }
   /// Returns whether the limit of the query is reached, so that it needs no further row.

@@ -247,6 +247,38 @@ TEST(QueryMemory, AggregatesOfNumbersNeedNoMemoryAfterTheirStart) {
   }
 }
 
+// Groups of an interval index have their memory in advance. Queries join, wait for memory, and end between the steps.
+TEST(QueryMemory, GroupsOfAnIntervalIndexNeedMemory) {
+  size_t answered = 0, refused = 0;
+  for (const size_t blocks : {8, 20, 40, 80, 160, 400}) {
+    SCOPED_TRACE(blocks);
+    Fixture f(0, blocks * kBlock);
+    for (uint64_t key = 0; key < 3'000; ++key) {
+      const std::vector<Value> values = {Value::int64(static_cast<int64_t>(key / 40)),
+                                         Value::int64(static_cast<int64_t>(key % 50)), Value::null()};
+      f.put(key, 1, kOpen, values);
+      f.expected.push_back({key, 1, testing::build_row(*f.schema, values)});
+    }
+    for (int n = 0; n < 12; ++n) {
+      Query query;
+      query.where.where(1, PredicateOp::kLessEqual, {Value::int64(n * 4)});
+      query.group_by = {0};
+      query.aggregates.assign(20, {AggregateOp::kSum, 1});
+      f.join(query);
+      f.scans.step(++f.now, any_publication(), 4'096);
+      ASSERT_LE(f.memory.used_bytes(), f.memory.limit_bytes());
+    }
+    ASSERT_NO_FATAL_FAILURE(f.run());
+    const size_t without = f.refused();
+    refused += without;
+    answered += f.results.size() - without;
+    EXPECT_EQ(f.memory.used_bytes(), 0u);
+    EXPECT_EQ(f.pinned_pages(), 0u);
+  }
+  EXPECT_GT(refused, 10u);
+  EXPECT_GT(answered, 10u);
+}
+
 TEST(QueryMemory, RefusesAQueryWithoutMemoryForItself) {
   Fixture f(10, 3 * kBlock);
   for (int i = 0; i < 10; ++i) f.join(sum_from(i));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/env.h"
+#include "storage-node/src/scan/group_of_keys.h"
 
 namespace loam::storage {
 namespace {
@@ -26,13 +27,12 @@ constexpr size_t kComputedBytes = 12 * 1024;
 /// Whether an interval index computes the aggregates of the query.
 bool fits_index(const Schema& schema, const Query& query) {
   const QueryColumns columns(schema, query.computed);
-  // An interval index adds and compares the keys of a column, so each value needs a key of its own.
+  // An interval index adds, compares and counts the keys of a column, so each value needs a key of its own.
   const auto shares_keys = [&](const Aggregate& aggregate) {
     if (aggregate.op == AggregateOp::kCountAll) return false;
-    const FieldType type = columns.type(aggregate.field);
-    return is_variable(type) || is_long(type);
+    return aggregate.op > AggregateOp::kAvg || is_variable(columns.type(aggregate.field));
   };
-  return !query.aggregates.empty() && query.group_by.empty() && std::ranges::none_of(query.aggregates, shares_keys);
+  return !query.aggregates.empty() && std::ranges::none_of(query.aggregates, shares_keys);
 }
 
 /// Estimates the memory of a query.
@@ -64,6 +64,7 @@ ScanQuery::ScanQuery(ScanId id, ScanSpec spec, BlockValues::BoundQuery bound, Sc
       indexable_(fits_index(*spec_.schema, spec_.query)),
       sink_(sink),
       selection_(bound_.query.where),
+      computes_(selection_.computes()),
       arrived_ns_(spec_.arrived_ns == 0 ? now_ns : spec_.arrived_ns),
       memory_(memory),
       chunks_in_flight_(std::make_shared<ChunkMemory::InFlightCount>(0)),
@@ -89,8 +90,9 @@ Status ScanQuery::admit() {
   // A query with a single result row is charged for this row in advance. So it needs no further memory, which
   // interval indexes rely on (SharedEvaluation::evaluate_ranges()).
   chunk_bytes_ = kGrowth * (output_->chunk().bytes() + row);
-  return account_.acquire(sizeof(ScanQuery) + sizeof(Output) + pages + kCopiesOfQuery * bytes_of(spec_.query) +
-                          chunk_bytes_);
+  const size_t without = spec_.without == nullptr ? 0 : spec_.without->size() * sizeof(Key);
+  return account_.acquire(sizeof(ScanQuery) + sizeof(Output) + pages + without +
+                          kCopiesOfQuery * bytes_of(spec_.query) + chunk_bytes_);
 }
 
 std::optional<KeyRange> ScanQuery::index_range(const Schema& schema, const Query& query,
@@ -100,8 +102,14 @@ std::optional<KeyRange> ScanQuery::index_range(const Schema& schema, const Query
 
 std::optional<RangeQuery> ScanQuery::range_query() {
   const std::optional<KeyRange> range = indexable_ ? selection_.only_range() : std::nullopt;
-  if (!range || spec_.owns) return std::nullopt;
-  return RangeQuery{*range, bound_.query.aggregates, output_->accumulators(), &statistics_.rows};
+  if (!range || filters_keys()) return std::nullopt;
+  if (bound_.groups != nullptr && !output_->reserve_indexed_groups(IntervalIndex::kMaxGroups)) return std::nullopt;
+  return RangeQuery{*range, bound_.query.aggregates, output_->accumulators(), &statistics_.rows, this};
+}
+
+Accumulator* ScanQuery::accumulators(const BlockGroups::Keys& group) {
+  if (ended_) return nullptr;
+  return output_->accumulators_of(GroupOfKeys(*spec_.schema, spec_.query, group));
 }
 
 RowMask ScanQuery::failed(BlockValues& values) const {
@@ -144,7 +152,12 @@ bool ScanQuery::consume(uint64_t number, BlockValues& values, RowMask rows, cons
 
 bool ScanQuery::skip_if_excluded(uint64_t number, uint64_t now_ns) {
   const Page& page = *(*spec_.pages)[pending_.at(number).index];
-  if (!page.has_columns() || !selection_.excluded_by(Columns::of(page))) return false;
+  if (!page.has_columns()) return false;
+  const Columns& columns = Columns::of(page);
+  // The bounds of expressions take time, so they are computed only for selections of expressions.
+  const bool excluded = computes_ ? selection_.excluded_by({columns, spec_.query.computed, bound_.columns})
+                                  : selection_.excluded_by(PageBounds(columns));
+  if (!excluded) return false;
   start(now_ns);
   ++statistics_.pages_skipped;
   finish_page(number);
@@ -226,7 +239,12 @@ void ScanQuery::advance(uint64_t now_ns) {
   while (!ended_) {
     if (!output_->full()) {
       if (more_rows()) break;
-      drained_ = drained_ || output_->satisfied() || output_->drain();
+      if (!drained_ && !output_->satisfied()) {
+        const Result<bool> drained = output_->drain();
+        if (!drained.ok()) return end(drained.status());
+        drained_ = *drained;
+      }
+      drained_ = drained_ || output_->satisfied();
       if (!charge_chunk()) return;
     }
     if (drained_ && output_->chunk().rows() == 0) return end(ok_status());

@@ -1,6 +1,7 @@
 // One query of a shared scan.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -63,6 +64,8 @@ struct ScanSpec {
   Query query;          ///< checked against the schema
   /// Says which keys the scan returns (R26, shards of a scan); empty: all keys. It is called for selected rows only.
   std::function<bool(Key)> owns{};
+  /// Keys of records that the scan leaves out, ascending; null: none. All parts of a scan share them.
+  std::shared_ptr<const std::vector<Key>> without{};
   uint32_t credits = 0;     ///< chunks that may be sent at once
   uint64_t arrived_ns = 0;  ///< when the scan arrived at the storage node; 0: when the query joins
   uint64_t deadline_ns = std::numeric_limits<uint64_t>::max();  ///< the query ends with kTimeout then
@@ -81,7 +84,7 @@ struct ScanSpec {
 /// 3. The query acquires all memory that it holds from QueryMemory first. If it cannot, it ends with kOverloaded. The
 ///    exception is a complete chunk while other chunks of the query are on their way: the chunk waits, because their
 ///    memory will be released.
-class ScanQuery {
+class ScanQuery final : private GroupSink {
  public:
   /// `bound` is the query of `spec` with the numbers of the values that it will consume. `memory` null: no limit.
   ScanQuery(ScanId id, ScanSpec spec, BlockValues::BoundQuery bound, ScanSink& sink, uint64_t now_ns,
@@ -93,6 +96,13 @@ class ScanQuery {
 
   ScanId id() const { return id_; }
   const ScanSpec& spec() const { return spec_; }
+  /// Returns whether the scan returns only some of the keys, so that each selected row is tested by returns().
+  bool filters_keys() const { return spec_.owns != nullptr || spec_.without != nullptr; }
+  /// Returns whether the scan returns the record of a key.
+  bool returns(Key key) const {
+    if (spec_.without != nullptr && std::ranges::binary_search(*spec_.without, key)) return false;
+    return spec_.owns == nullptr || spec_.owns(key);
+  }
   const BlockValues::BoundQuery& bound() const { return bound_; }
 
   /// Returns whether the query has pages to read and can consume rows.
@@ -130,7 +140,8 @@ class ScanQuery {
 
   const CompiledSelection& selection() const { return selection_; }
   /// Returns the query in the form for an interval index, if an index can answer it: aggregates of numbers over one
-  /// range of one field, without a filter by shard. Returns nullopt otherwise.
+  /// range of one field, with groups or without, and without a filter of keys. Returns nullopt otherwise, and if there
+  /// is no memory for the groups of an index.
   std::optional<RangeQuery> range_query();
   /// Returns the range of such a query; nullopt if an interval index cannot answer it.
   static std::optional<KeyRange> index_range(const Schema& schema, const Query& query,
@@ -176,6 +187,7 @@ class ScanQuery {
     const Entry* resume_at = nullptr;  // the entry at which the query continues; null: the first entry
   };
 
+  Accumulator* accumulators(const BlockGroups::Keys& group) override;
   void start(uint64_t now_ns);
   bool more_rows() const { return !pending_.empty() && !output_->satisfied(); }
   /// Sends the chunk under construction. Returns false if there is no credit or no memory yet, or the query ended.
@@ -195,6 +207,7 @@ class ScanQuery {
   const bool indexable_;            // an interval index can answer the query if its selection is one range
   ScanSink& sink_;
   const CompiledSelection selection_;
+  const bool computes_;  // the selection has predicates of computed columns
   const uint64_t arrived_ns_;
   QueryMemory* const memory_;
   const std::shared_ptr<ChunkMemory::InFlightCount> chunks_in_flight_;

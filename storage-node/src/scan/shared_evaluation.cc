@@ -52,28 +52,34 @@ void SharedEvaluation::build() {
   single_.clear();
   ranges_.clear();
   // Step 1: resolve view and predicates of each query, and group the queries that an index can answer by field.
-  std::map<uint16_t, std::vector<Plan>> by_field;
+  std::map<std::pair<uint16_t, std::vector<uint16_t>>, std::vector<Plan>> by_field;  // field and group columns
   for (const Member& member : members_) {
     Plan plan = {member, view_of(*member.query), predicates_.bind(member.query->selection())};
     // A query that begins in the middle of the page cannot use an index, which adds whole blocks.
     const auto range = member.from == nullptr ? member.query->range_query() : std::nullopt;
-    std::vector<Plan>& plans = range ? by_field[range->range.field] : single_;
+    const BlockGroups* const groups = member.query->bound().groups;
+    auto columns = groups == nullptr ? std::vector<uint16_t>() : groups->columns();
+    std::vector<Plan>& plans = range ? by_field[{range->range.field, std::move(columns)}] : single_;
     (plans.size() < kMaxQueriesForIndex ? plans : single_).push_back(std::move(plan));
   }
   // Step 2: make an index for each field with enough queries. The others are evaluated one by one.
-  for (auto& [field, plans] : by_field) {
+  for (auto& [key, plans] : by_field) {
+    const auto& [field, columns] = key;
     if (plans.size() < kMinQueriesForIndex && !Env::buggify("node.scan.small_index")) {
       std::ranges::move(plans, std::back_inserter(single_));
       continue;
     }
     Env::probe("node.scan.interval_index");
     RangeGroup& ranges = ranges_.emplace_back();
-    ranges.index = std::make_unique<IntervalIndex>(values_, field);
+    BlockGroups* const groups = plans.front().member.query->bound().groups;
+    ranges.index = std::make_unique<IntervalIndex>(values_, field, groups);
+    ranges.grouped = groups != nullptr;
     const auto reads = [&](uint16_t column) {
       if (column < kFirstComputed || std::ranges::find(ranges.computed, column) != ranges.computed.end()) return;
       ranges.computed.push_back(column);
     };
     reads(field);
+    std::ranges::for_each(columns, reads);
     for (const Plan& plan : plans) {
       const RangeQuery range = *plan.member.query->range_query();
       ranges.index->add(range);
@@ -144,10 +150,10 @@ void SharedEvaluation::compute_visibility(const Block& block) {
 bool SharedEvaluation::evaluate_plan(const Plan& plan, RowMask rows, uint64_t number, const Entry* next) {
   ScanQuery& query = *plan.member.query;
   auto [selected, failed] = predicates_.matching(plan.selection, values_, rows);
-  if (const auto& owns = query.spec().owns) {
-    const auto owned = [&](size_t row) { return owns(Key(values_.block().entry(row).key)); };
-    selected = selected.filter(owned);
-    failed = failed.filter(owned);
+  if (query.filters_keys()) {
+    const auto returned = [&](size_t row) { return query.returns(Key(values_.block().entry(row).key)); };
+    selected = selected.filter(returned);
+    failed = failed.filter(returned);
   }
   RowMask errors = failed;
   if (selected.any()) errors |= selected & query.failed(values_);
@@ -163,23 +169,28 @@ bool SharedEvaluation::evaluate_plan(const Plan& plan, RowMask rows, uint64_t nu
 }
 
 void SharedEvaluation::evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next,
-                                       std::vector<ScanQuery*>& left) {
+                                       std::vector<ScanQuery*>& left, bool& rebuild) {
   // The index takes the rows that all its queries see, and whose values are no errors. The others are evaluated query
   // by query.
   RowMask common = views_[ranges.views.front()].rows;
   for (const size_t view : ranges.views) common &= views_[view].rows;
   for (const uint16_t column : ranges.computed) common -= values_.failed(column);
-  if (common.any()) ranges.index->add_rows(values_, common);
-  bool contested = false;
-  for (const size_t view : ranges.views) contested |= views_[view].rows != common;
-  if (!contested) return;
+  const auto contested = [&] {
+    return std::ranges::any_of(ranges.views, [&](size_t view) { return views_[view].rows != common; });
+  };
+  // A query with groups may have to wait in the middle of a contested block, and then reads its rows again.
+  const bool indexes = common.any() && !(ranges.grouped && contested());
+  if (!indexes || !ranges.index->add_rows(values_, common)) common = {};
+  if (!contested()) return;
   Env::probe("node.scan.contested_rows");
   for (const Plan& plan : ranges.plans) {
     const RowMask rows = views_[plan.view].rows - common;
     if (!rows.any() || evaluate_plan(plan, rows, number, next)) continue;
-    LOAM_CHECK(plan.member.query->ended(),
-               "a query of an interval index needs no memory, and has no chunk, before its end");
+    LOAM_CHECK(plan.member.query->ended() || ranges.grouped,
+               "a query of an interval index without groups needs no memory, and has no chunk, before its end");
     left.push_back(plan.member.query);
+    // The index counts for all its queries, so it is built anew without one that waits.
+    rebuild = rebuild || !plan.member.query->ended();
   }
 }
 
@@ -190,7 +201,8 @@ void SharedEvaluation::evaluate(const Block& block, uint64_t number, const Entry
   compute_visibility(block);
   // Queries of an index stay to the end of the page: they have no chunk that could fill. One that ends by an error
   // stays in the index, too, and its rows are not read any more.
-  for (RangeGroup& ranges : ranges_) evaluate_ranges(ranges, number, next, left);
+  bool rebuild = false;
+  for (RangeGroup& ranges : ranges_) evaluate_ranges(ranges, number, next, left, rebuild);
   size_t gone = left.size();
   for (const Plan& plan : single_) {
     RowMask rows = views_[plan.view].rows;
@@ -212,6 +224,9 @@ void SharedEvaluation::evaluate(const Block& block, uint64_t number, const Entry
   std::erase_if(single_, plan_left);
   for (RangeGroup& ranges : ranges_) std::erase_if(ranges.plans, plan_left);
   std::erase_if(members_, [&](const Member& member) { return has_left(member.query); });
+  if (!rebuild) return;
+  flush();
+  dirty_ = true;
 }
 
 }  // namespace loam::storage

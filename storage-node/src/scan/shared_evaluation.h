@@ -75,6 +75,7 @@ class SharedEvaluation {
   /// The queries that one interval index answers.
   struct RangeGroup {
     std::unique_ptr<IntervalIndex> index;
+    bool grouped = false;
     std::vector<Plan> plans;         // its queries
     std::vector<size_t> views;       // the numbers of their views, each once
     std::vector<uint16_t> computed;  // the computed columns that the index reads, each once
@@ -87,7 +88,9 @@ class SharedEvaluation {
   /// Computes the visible rows of all views.
   void compute_visibility(const Block& block);
   void compute_visible_rows(View& view, const Block& block) const;
-  void evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next, std::vector<ScanQuery*>& left);
+  /// `rebuild`: whether a query of the index leaves it and goes on later.
+  void evaluate_ranges(RangeGroup& ranges, uint64_t number, const Entry* next, std::vector<ScanQuery*>& left,
+                       bool& rebuild);
   bool evaluate_plan(const Plan& plan, RowMask rows, uint64_t number, const Entry* next);
 
   BlockValues values_;

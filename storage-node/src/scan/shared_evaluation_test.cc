@@ -40,6 +40,7 @@ Query range_query(testing::Random& random, const Schema& schema, uint16_t field)
     if (sum && !number(schema, aggregate.field)) aggregate.op = AggregateOp::kMax;
     query.aggregates.push_back(aggregate);
   }
+  if (random.one_in(3)) query.group_by = {0};
   return query;
 }
 
@@ -288,6 +289,94 @@ Query sum_between(int64_t low, int64_t high) {
   query.where.where(0, PredicateOp::kLessEqual, {Value::int64(high)});
   query.aggregates = {{AggregateOp::kSum, 1}, {AggregateOp::kCountAll, 0}, {AggregateOp::kMin, 1}};
   return query;
+}
+
+// Groups that come and go, so that queries of an index have groups of it and of their own.
+TEST(SharedEvaluation, GroupsOfRanges) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int round = 0; round < 20; ++round) {
+    const Schema schema = Schema::make({{"x", FieldType::kInt64, false},
+                                        {"v", FieldType::kInt64, true},
+                                        {"g", FieldType::kText, true},
+                                        {"h", FieldType::kDate, true}})
+                              .value();
+    SharedScan all(random, schema, 0);
+    // One group or a few in a block, up to many in all.
+    const uint64_t rows_of_group = random.between(20, 400), groups_beside = random.between(1, 12);
+    for (uint64_t key = 0; key < 6'000; ++key) {
+      const uint64_t group = key / rows_of_group + random.below(groups_beside);
+      const uint64_t from = random.one_in(900) ? 9 : 1;
+      all.put(key, from, kOpen,
+              {Value::int64(static_cast<int64_t>(random.below(1'000))),
+               random.one_in(9) ? Value::null() : Value::int64(static_cast<int64_t>(random())),
+               group == 3 ? Value::null() : Value::text("g" + std::to_string(group)),
+               random.one_in(99) ? Value::null() : Value::date(static_cast<int32_t>(group % 2))});
+    }
+    for (int n = 0; n < 12; ++n) {
+      const auto low = static_cast<int64_t>(random.below(1'000));
+      Query query = sum_between(low, low + static_cast<int64_t>(random.below(600)));
+      query.group_by = random.one_in(4) ? std::vector<uint16_t>{3, 2} : std::vector<uint16_t>{2};
+      ASSERT_NO_FATAL_FAILURE(all.join(query, Snapshot(Version(random.one_in(3) ? 20 : 5))));
+      for (size_t steps = random.below(3); steps != 0; --steps) all.step(random.between(1, 8'000));
+      if (random.one_in(12)) all.cancel(random.below(all.size()));
+    }
+    ASSERT_NO_FATAL_FAILURE(all.finish(random));
+  }
+}
+
+// The error of a group column counts in a pass of many queries as in one alone.
+TEST(SharedEvaluation, ErrorsOfGroupColumns) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  LogFixture log(two_integers());
+  for (uint64_t key = 0; key < 2'000; ++key) {
+    log.put(
+        key, 1, kOpen,
+        {Value::int64(key == 1'500 ? 0 : 1 + static_cast<int64_t>(key % 3)), Value::int64(static_cast<int64_t>(key))});
+  }
+  ScanScheduler scans({});
+  std::vector<std::unique_ptr<QueryResult>> results;
+  std::vector<int64_t> last = {1'400, 1'450, 1'600, 1'700, 1'499, 1'500};
+  for (const int64_t high : last) {
+    Query query;
+    query.computed = {{Operation::kConstant, FieldType::kInt64, {}, {Value::int64(10)}},
+                      {Operation::kDivide, FieldType::kInt64, {kFirstComputed, 0}, {}}};
+    query.where.where(1, PredicateOp::kLessEqual, {Value::int64(high)});
+    query.group_by = {kFirstComputed + 1};
+    query.aggregates = {{AggregateOp::kCountAll, 0}};
+    ASSERT_TRUE(query.check(*log.schema).ok()) << query.check(*log.schema).to_string();
+    results.push_back(std::make_unique<QueryResult>(*log.schema, query));
+    ASSERT_TRUE(scans.join(results.size(), log.spec(query, Snapshot(Version(5))), *results.back(), 1).ok());
+  }
+  for (uint64_t now = 2; scans.queries() != 0; ++now) scans.step(now, any_publication(), 10'000);
+  for (size_t i = 0; i < last.size(); ++i) {
+    ASSERT_TRUE(results[i]->ended());
+    if (last[i] >= 1'500) {
+      EXPECT_EQ(results[i]->status.code(), StatusCode::kInvalidArgument) << results[i]->status.to_string();
+    } else {
+      EXPECT_EQ(results[i]->rows.size(), 3u) << results[i]->status.to_string();
+    }
+  }
+}
+
+// Decimals of more than 64 bits in some blocks, and small ones in others.
+TEST(SharedEvaluation, ExtremesOfLongDecimals) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  const FieldType type = FieldType::decimal(38, 0);
+  for (const size_t queries : {1, 8}) {
+    SharedScan all(random, Schema::make({{"x", FieldType::kInt64, false}, {"d", type, true}}).value(), 0);
+    const Int128 large = Int128{1} << 64;
+    for (uint64_t key = 0; key < 1'000; ++key) {
+      const Int128 d = key < 300 ? (key % 2 == 0 ? large : -large) + Int128{key} : Int128{10} - Int128{key % 20};
+      all.put(key, 1, kOpen, {Value::int64(static_cast<int64_t>(key)), Value::stored(type, d)});
+    }
+    for (size_t n = 0; n < queries; ++n) {
+      Query query;
+      query.where.where(0, PredicateOp::kGreaterEqual, {Value::int64(static_cast<int64_t>(n))});
+      query.aggregates = {{AggregateOp::kMin, 1}, {AggregateOp::kMax, 1}, {AggregateOp::kSum, 1}};
+      ASSERT_NO_FATAL_FAILURE(all.join(query, Snapshot(Version(5))));
+    }
+    ASSERT_NO_FATAL_FAILURE(all.finish(random));
+  }
 }
 
 // All bounds lie close together and rows lie everywhere, so that buckets hold many bounds.

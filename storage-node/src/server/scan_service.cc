@@ -256,8 +256,13 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
     return Status(StatusCode::kInvalidArgument, "a scan starts with 1 to " + std::to_string(kMaxScanCredits) +
                                                     " credits, not " + std::to_string(scan.credits));
   }
+  if (scan.without.size() > wire::kMaxScanWithout || !std::ranges::is_sorted(scan.without)) {
+    return Status(StatusCode::kInvalidArgument, "a scan leaves out at most " + std::to_string(wire::kMaxScanWithout) +
+                                                    " records, and names them in ascending order");
+  }
   LOAM_RETURN_IF_ERROR(scan.query.check(table->info.schema));
   ScanSpec spec;
+  if (!scan.without.empty()) spec.without = std::make_shared<const std::vector<Key>>(std::move(scan.without));
   if (table->info.kind == TableKind::kTransactional && !registry_.publication().covers(scan.snapshot)) {
     return Status(StatusCode::kSnapshotTooOld,
                   "versions that this snapshot sees may have been collected; begin a new transaction");
