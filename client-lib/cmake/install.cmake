@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 set(LOAM_CLIENT_LIBRARIES loam_client loam_client_index loam_bdtree loam_bdtree_cache loam_bdtree_node loam_bdtree_key loam_bdtree_entries loam_bdtree_store
                           loam_client_driver loam_client_core loam_rpc loam_net loam_net_tcp loam_net_rdma loam_net_link
                           loam_net_transport loam_fiber loam_latency loam_wire
-                          loam_expression loam_schema loam_snapshot loam_base)
+                          loam_result loam_expression loam_schema loam_snapshot loam_base)
 install(TARGETS ${LOAM_CLIENT_LIBRARIES} loam_flags EXPORT loamTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)
 if(LOAM_LTO)

@@ -8,7 +8,7 @@ namespace loam::wire {
 
 /// Version of the messages in common/wire, the record layout and the shard hash. The handshake of a connection
 /// refuses a peer of another version with kUnsupportedVersion.
-inline constexpr uint16_t kProtocolVersion = 9;
+inline constexpr uint16_t kProtocolVersion = 10;
 
 /// The type of a message. Numbers are never reused. An odd number is the reply to the even number before it. One-way
 /// messages have even numbers.

@@ -340,6 +340,9 @@ struct IntentsReply {
   }
 };
 
+/// Largest number of records that a scan leaves out (Scan::without).
+inline constexpr size_t kMaxScanWithout = 65'536;
+
 /// Runs a query at a storage node, as part of the table's shared scan. The storage node serves exactly the named
 /// shards in the named version of the shard map, or answers kWrongShard (R26, shards of a scan). It sends the results
 /// as ScanChunk messages with the sequence of this request, one for each credit, and then one ScanDone.
@@ -360,11 +363,14 @@ struct Scan {
   /// chunk.
   uint64_t region = 0;
   uint64_t region_bytes = 0;  ///< size of the region
+  /// Keys of records that the scan leaves out, ascending, at most kMaxScanWithout: the transaction has written them,
+  /// and its client adds their new rows.
+  std::vector<Key> without;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.table), v(m.snapshot), v(m.map_version), v(m.shards), v(m.credits), v(m.query);
-    v(m.time_limit_ns), v(m.progress_interval_ns), v(m.explain), v(m.region), v(m.region_bytes);
+    v(m.time_limit_ns), v(m.progress_interval_ns), v(m.explain), v(m.region), v(m.region_bytes), v(m.without);
   }
 };
 

@@ -9,6 +9,7 @@
 #include "client-lib/src/api/fiber_call.h"
 #include "client-lib/src/api/scan_impl.h"
 #include "client-lib/src/driver/cancel_scope_status.h"
+#include "common/result/row_results.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
@@ -27,6 +28,17 @@ DistributedScan::DistributedScan(Engine& engine, std::shared_ptr<Session> sessio
         merged_.push_back(std::move(chunk));
         return ok_status();
       }) {}
+
+Status DistributedScan::add_own_writes(OwnWrites own) {
+  without_ = std::move(own.keys);
+  RowResults rows(table_.schema(), query_);
+  for (const Record& record : own.records) {
+    LOAM_RETURN_IF_ERROR(rows.add(record.key(), record.version(), record.view()));
+  }
+  LOAM_ASSIGN_OR_RETURN(const auto chunks, rows.finish());
+  for (const auto& chunk : chunks) LOAM_RETURN_IF_ERROR(merger_.add(chunk));
+  return ok_status();
+}
 
 Status DistributedScan::start() {
   const auto catalog = engine_.catalog().catalog();
@@ -48,6 +60,7 @@ Status DistributedScan::start() {
   message.time_limit_ns = options_.time_limit_ns;
   message.progress_interval_ns = options_.on_progress ? std::max<uint64_t>(options_.progress_interval_ns, 1) : 0;
   message.explain = options_.explain;
+  message.without = without_;
   nodes_.resize(owners.size());
   engine_.counters().scans.add(1);
   uint32_t number = 0;
@@ -277,13 +290,18 @@ Result<std::shared_ptr<const Chunk>> DistributedScan::next() {
 Result<ScanStream> ScanStream::Impl::start(Engine& engine, std::shared_ptr<Session> session, const Table& table,
                                            const Query& query, const ScanOptions& options,
                                            std::shared_ptr<const Snapshot> snapshot,
-                                           std::shared_ptr<RegisteredSnapshot> registered) {
+                                           std::shared_ptr<RegisteredSnapshot> registered, OwnWrites own) {
   if (Status status = query.check(table.schema()); !status.ok()) {
     return Status(status.code(), "table " + table.name() + ": " + std::string(status.message()));
   }
   if (options.credits == 0) return Status(StatusCode::kInvalidArgument, "a scan needs at least one credit");
   auto run = std::make_shared<DistributedScan>(engine, std::move(session), table, query, options, std::move(snapshot),
                                                std::move(registered));
+  if (!own.keys.empty()) {
+    if (Status status = run->add_own_writes(std::move(own)); !status.ok()) {
+      return Status(status.code(), "table " + table.name() + ": " + std::string(status.message()));
+    }
+  }
   LOAM_RETURN_IF_ERROR(run->start());
   return ScanStream(std::make_unique<Impl>(engine, std::move(run)));
 }

@@ -9,15 +9,22 @@
 #include <string>
 #include <vector>
 
+#include <loam/client/record.h>
 #include <loam/client/scan.h>
 
 #include "client-lib/src/driver/engine.h"
 #include "common/fiber/wait.h"
+#include "common/result/merge.h"
 #include "common/rpc/channel.h"
-#include "common/schema/merge.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
+
+/// The writes of a transaction to one table.
+struct OwnWrites {
+  std::vector<Key> keys;        ///< of all written records, ascending
+  std::vector<Record> records;  ///< those that exist after the writes, as whole rows
+};
 
 /// Executes one query on all storage nodes.
 ///
@@ -33,6 +40,9 @@ class DistributedScan final : public std::enable_shared_from_this<DistributedSca
                   const ScanOptions& options, std::shared_ptr<const Snapshot> snapshot,
                   std::shared_ptr<RegisteredSnapshot> registered);
 
+  /// Puts the rows that the transaction has written in the place of those that the storage nodes have. Before start().
+  /// The errors are those of expressions.
+  Status add_own_writes(OwnWrites own);
   /// Sends the query to all storage nodes. In a fiber.
   Status start();
   /// Implements ScanStream::next(). In a fiber.
@@ -80,6 +90,7 @@ class DistributedScan final : public std::enable_shared_from_this<DistributedSca
   std::shared_ptr<RegisteredSnapshot> registered_snapshot_;  // until no storage node reads any more; null: none
   const Query query_;
   ResultMerger merger_;
+  std::vector<Key> without_;  // records that the storage nodes leave out
   std::vector<Node> nodes_;
   std::deque<ReceivedChunk> received_chunks_;
   std::deque<std::shared_ptr<const Chunk>> merged_;
@@ -102,7 +113,7 @@ class ScanStream::Impl {
   static Result<ScanStream> start(Engine& engine, std::shared_ptr<Session> session, const Table& table,
                                   const Query& query, const ScanOptions& options,
                                   std::shared_ptr<const Snapshot> snapshot,
-                                  std::shared_ptr<RegisteredSnapshot> registered);
+                                  std::shared_ptr<RegisteredSnapshot> registered, OwnWrites own = {});
 
   Impl(Engine& engine, std::shared_ptr<DistributedScan> run) : engine_(engine), run_(std::move(run)) {}
   ~Impl();

@@ -290,9 +290,74 @@ TEST_F(ScanTest, RejectsBadQueries) {
   EXPECT_EQ(client_->scan(std::vector<ScanRequest>{}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(client_->scan(std::vector<ScanRequest>(kMaxScanBatch + 1, {table, sum_query()})).code(),
             StatusCode::kInvalidArgument);
+}
+
+/// All rows of a result, in any order.
+std::multiset<std::string> rows_of(Result<ScanStream> stream) {
+  std::multiset<std::string> rows;
+  if (!stream.ok()) return {stream.status().to_string()};
+  const auto chunks = stream->collect();
+  if (!chunks.ok()) return {chunks.status().to_string()};
+  for (const auto& chunk : *chunks) {
+    for (size_t row = 0; row < chunk->rows(); ++row) {
+      std::string text;
+      for (size_t i = 0; i < chunk->view().columns(); ++i) text += chunk->view().value(i, row).to_string() + "|";
+      rows.insert(text);
+    }
+  }
+  return rows;
+}
+
+TEST_F(ScanTest, SeesTheWritesOfItsTransaction) {
+  const Table table = accounts();
+  fill_mixed(*client_, table, 2'000);
+  std::vector<Query> queries(6);
+  queries[0].with_key = true;
+  queries[0].select = {0, 1};
+  queries[0].where.where(0, PredicateOp::kGreater, {Value::int64(1'900)});
+  queries[1].aggregates = {
+      {AggregateOp::kCountAll, 0}, {AggregateOp::kSum, 0}, {AggregateOp::kMax, 1}, {AggregateOp::kCountDistinct, 1}};
+  queries[2].group_by = {1};
+  queries[2].aggregates = {{AggregateOp::kCountAll, 0}, {AggregateOp::kAvg, 0}};
+  queries[2].groups.where.where(1, PredicateOp::kGreater, {Value::int64(100)});
+  queries[3].select = {0};
+  queries[3].top_k = TopK{0, 20, true};
+  // An expression: balance / 2, of which one selected row after the writes is no error any more.
+  queries[4].computed = {{Operation::kConstant, FieldType::kInt64, {}, {Value::int64(2)}, DatePart::kNone},
+                         {Operation::kDivide, FieldType::kInt64, {0, kFirstComputed}, {}, DatePart::kNone}};
+  queries[4].group_by = {kFirstComputed + 1};
+  queries[4].aggregates = {{AggregateOp::kCountAll, 0}};
+  queries[5].computed = {{Operation::kConstant, FieldType::kInt64, {}, {Value::int64(1)}, DatePart::kNone},
+                         {Operation::kDivide, FieldType::kInt64, {kFirstComputed, 0}, {}, DatePart::kNone}};
+  queries[5].aggregates = {{AggregateOp::kSum, kFirstComputed + 1}};
+
   auto tx = client_->begin().value();
-  ASSERT_TRUE(tx.insert(table, Key(1), {Value::int64(1), Value::null()}).ok());
-  EXPECT_EQ(tx.scan(table, sum_query()).code(), StatusCode::kInvalidArgument) << "own writes would be missing";
+  EXPECT_NE(rows_of(tx.scan(table, queries[5])).begin()->find("division by zero"), std::string::npos);
+  const Table notes = table.project({"note"}).value();
+  for (uint64_t key = 0; key < 2'000; key += 3) {
+    if (key % 2 == 0) {
+      ASSERT_TRUE(tx.remove(table, Key(key)).ok());
+    } else {
+      ASSERT_TRUE(tx.update(table, Key(key), {{"note", Value::text("new")}}).ok());
+    }
+  }
+  for (uint64_t key = 1; key < 2'000; key += 9) {
+    ASSERT_TRUE(tx.update(table, Key(key), {Value::int64(5'000 + static_cast<int64_t>(key)), Value::null()}).ok());
+  }
+  for (uint64_t key = 5'000; key < 5'700; ++key) {
+    ASSERT_TRUE(tx.insert(table, Key(key), {Value::int64(1'950), Value::text("inserted")}).ok());
+  }
+  ASSERT_TRUE(tx.remove(table, Key(5'001)).ok()) << "inserted before";
+  std::vector<std::multiset<std::string>> before;
+  for (const Query& query : queries) before.push_back(rows_of(tx.scan(table, query)));
+  EXPECT_EQ(rows_of(client_->scan(table, queries[1])).size(), 1u);
+  EXPECT_NE(rows_of(client_->scan(table, queries[1])), before[1]) << "others do not see the writes";
+  ASSERT_TRUE(tx.commit().ok());
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const auto after = rows_of(client_->scan(table, queries[i]));
+    EXPECT_EQ(before[i], after) << i;
+    EXPECT_GT(after.size(), i == 1 || i == 5 ? 0u : 3u) << i;
+  }
 }
 
 TEST_F(ScanTest, OverflowIsAnError) {

@@ -440,14 +440,24 @@ Status Transaction::remove(const Table& table, Key key) {
 Result<ScanStream> Transaction::scan(const Table& table, const Query& query, const ScanOptions& options) {
   LOAM_RETURN_IF_ERROR(impl_->check_read(table));
   LOAM_RETURN_IF_ERROR(check_whole(table, "a scan"));
-  if (impl_->writes().writes_to(table.id())) {
-    return Status(StatusCode::kInvalidArgument, "table " + table.name() +
-                                                    ": this transaction has written to it, and a scan would not see "
-                                                    "that; scan first, or commit");
+  OwnWrites own;
+  if (!options.explain) own.keys = impl_->writes().keys_of(table.id());
+  if (own.keys.size() > wire::kMaxScanWithout) {
+    return Status(StatusCode::kInvalidArgument,
+                  "table " + table.name() + ": this transaction has written " + std::to_string(own.keys.size()) +
+                      " records of it, and a scan considers at most " + std::to_string(wire::kMaxScanWithout) +
+                      " own writes; scan first, or commit");
+  }
+  for (Result<Record>& record : get_many(table, own.keys)) {
+    if (record.ok()) {
+      own.records.push_back(std::move(*record));
+    } else if (record.code() != StatusCode::kNotFound) {
+      return record.status();
+    }
   }
   return in_fiber(impl_->engine(), [&] {
     return ScanStream::Impl::start(impl_->engine(), impl_->session(), table, query, options, impl_->snapshot(),
-                                   impl_->registered_snapshot());
+                                   impl_->registered_snapshot(), std::move(own));
   });
 }
 

@@ -144,6 +144,14 @@ Result<Buffer> WriteBuffer::own_row(const Write& own, const Table& table, const 
   return combine(table, mine, read == nullptr ? mine : Part{table, read->bytes()});
 }
 
+std::vector<Key> WriteBuffer::keys_of(TableId table) const {
+  std::vector<Key> keys;
+  for (auto at = writes_.lower_bound({table, Key(0)}); at != writes_.end() && at->first.table == table; ++at) {
+    keys.push_back(at->first.key);
+  }
+  return keys;
+}
+
 bool WriteBuffer::writes_to(TableId table) const {
   const auto first = writes_.lower_bound({table, Key(0)});
   return first != writes_.end() && first->first.table == table;

@@ -66,6 +66,8 @@ class WriteBuffer {
   static Result<Buffer> own_row(const Write& own, const Table& table, const RowView* read);
   /// True if a record of the table has a buffered write.
   bool writes_to(TableId table) const;
+  /// The keys of the records of a table that have buffered writes, ascending.
+  std::vector<Key> keys_of(TableId table) const;
 
   bool empty() const { return writes_.empty(); }
   size_t size() const { return writes_.size(); }

@@ -40,7 +40,7 @@ namespace loam::net {
 class Connection;
 
 /// Version of the framing. The handshake refuses a peer of another version with kUnsupportedVersion.
-inline constexpr uint32_t kFramingVersion = 9;
+inline constexpr uint32_t kFramingVersion = 10;
 
 /// Largest frame, with its header. 64 KiB is so large that the costs of the header and the system call are
 /// negligible, and so small that the frame stays in the cache.

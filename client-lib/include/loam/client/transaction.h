@@ -128,9 +128,10 @@ class Transaction {
   /// Buffers the removal of an existing record; without one commit() returns kNotFound.
   Status remove(const Table& table, Key key);
 
-  /// Starts a scan of a table in this transaction's snapshot. The stream may outlive the transaction's calls but not
-  /// the transaction. kInvalidArgument: this transaction has buffered writes to the table, which the scan would not
-  /// see.
+  /// Starts a scan of a table in this transaction's snapshot, with the writes that this transaction has buffered so
+  /// far; their _version is 0. The stream may outlive the transaction's calls but not the transaction.
+  /// kInvalidArgument: this transaction has written more than 65,536 records of the table. Errors of get_many(), if it
+  /// has written some fields of a record only.
   Result<ScanStream> scan(const Table& table, const Query& query, const ScanOptions& options = {});
 
   /// Commits: stores the writes in the cluster's memory and makes them visible to all later transactions. Returns ok
