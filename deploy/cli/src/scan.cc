@@ -42,6 +42,7 @@ std::string_view shared_scan_only(const ScanCommandOptions& options) {
   if (!text.where.empty()) return "--where";
   if (!text.aggregate.empty()) return "--aggregate";
   if (!text.group_by.empty()) return "--group-by";
+  if (!text.having.empty()) return "--having";
   if (!text.order_by.empty()) return "--order-by";
   if (options.time_limit_ns != 0) return "--time-limit";
   if (options.statistics) return "--stats";
@@ -83,7 +84,6 @@ class PageBar {
 // Prints rows as they arrive, up to the limit, or collects all of them to sort them.
 Status print_rows(const QueryPlan& plan, client::ScanStream& stream, RowPrinter& printer, PageBar& bar) {
   SortedRows sorted(plan);
-  uint64_t rows = 0;
   for (;;) {
     LOAM_ASSIGN_OR_RETURN(const auto chunk, stream.next());
     if (chunk == nullptr) break;
@@ -94,10 +94,7 @@ Status print_rows(const QueryPlan& plan, client::ScanStream& stream, RowPrinter&
       LOAM_RETURN_IF_ERROR(sorted.add(chunk->view()));
       continue;
     }
-    // The limit of aggregates is applied here, because the cluster takes a limit for projections only.
-    const uint64_t left = plan.limit == 0 ? chunk->rows() : plan.limit - rows;
-    printer.rows(chunk->view(), std::min<uint64_t>(left, chunk->rows()));
-    rows += std::min<uint64_t>(left, chunk->rows());
+    printer.rows(chunk->view(), chunk->rows());
     if (!std::cout) return ok_status();  // main() reports the lost output; the scan is cancelled
   }
   bar.end();
@@ -182,14 +179,8 @@ int run_scan(const Context& context, const ScanCommandOptions& options) {
   return kExitOk;
 }
 
-}  // namespace
-
-void add_scan(CLI::App& app, Context& context) {
-  auto options = std::make_shared<ScanCommandOptions>();
-  CLI::App* command =
-      app.add_subcommand("scan", "Query all records of a table, or show records in the order of an index");
-  QueryText& text = options->text;
-  command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
+/// Declares the options of the query language.
+void add_query(CLI::App* command, QueryText& text) {
   command
       ->add_option(
           "--where", text.where,
@@ -211,11 +202,18 @@ void add_scan(CLI::App& app, Context& context) {
       ->add_option("--group-by", text.group_by,
                    "One row for each value of these columns: \"origin, date_trunc('month', day) as month\"")
       ->type_name("EXPRESSIONS");
+  command
+      ->add_option("--having", text.having,
+                   "Condition on groups, over columns of the result: \"count(*) > 100 and delay < 10\"")
+      ->type_name("CONDITION");
   command->add_option("--order-by", text.order_by, "Columns of the result: \"delay desc, carrier\"")
       ->type_name("COLUMNS");
   command::add_unsigned(*command, "--limit", text.limit, {}, "Maximum number of rows to show; 0: all")
       ->type_name("ROWS");
-  IndexScanText& index = options->index;
+}
+
+/// Declares the options of a scan in the order of an index.
+void add_index_scan(CLI::App* command, IndexScanText& index) {
   auto* by_index = command->add_option("--index", index.name, "Show records in the order of this index")
                        ->type_name("INDEX")
                        ->group("By index");
@@ -243,6 +241,17 @@ void add_scan(CLI::App& app, Context& context) {
   command->add_flag("--reverse", index.reverse, "Show the records from the last to the first")
       ->needs(by_index)
       ->group("By index");
+}
+
+}  // namespace
+
+void add_scan(CLI::App& app, Context& context) {
+  auto options = std::make_shared<ScanCommandOptions>();
+  CLI::App* command =
+      app.add_subcommand("scan", "Query all records of a table, or show records in the order of an index");
+  command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
+  add_query(command, options->text);
+  add_index_scan(command, options->index);
   command::add_duration(*command, "--time-limit", options->time_limit_ns, kTimeLimitNs,
                         "End the scan after this time, such as 2s");
   command->add_flag("--stats,--statistics", options->statistics, "Print the cost of the scan on standard error");

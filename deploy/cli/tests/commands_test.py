@@ -139,6 +139,14 @@ class ScanTest(ClusterTest):
         self.assertEqual(rows[1], {"carrier": None, "n": 1, "sum(miles)": 4.0, "avg(delay)": -3.0, "min(carrier)": None})
         self.assertEqual(len(rows), 4)
 
+    def test_selects_and_orders_groups(self):
+        groups = ("scan", self.table, "--aggregate", "count(*), count(distinct carrier) as names, sum(miles) as m",
+                  "--group-by", "carrier", "--having", "count(*) > 1 or m > 5", "--order-by", "m * 2 desc")
+        expected = [{"carrier": "a,b", "count(*)": 1, "names": 1, "m": 8.0},
+                    {"carrier": "UA", "count(*)": 2, "names": 1, "m": 4.0}]
+        self.assertEqual(self.objects(*groups), expected)
+        self.assertEqual(self.objects(*groups, "--limit", 1), expected[:1])
+
     def test_prints_a_table_without_json(self):
         text = self.good("scan", self.table, "--select", "carrier, delay", "--where", "miles > 5")
         self.assertEqual(text, "carrier  delay\n-------  -----\na,b          0\n")

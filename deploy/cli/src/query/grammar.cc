@@ -44,8 +44,8 @@ constexpr Unit kUnits[] = {{"second", kSecondUs},
 
 class Parser {
  public:
-  Parser(TokenStream& tokens, ExpressionBuilder& builder, const Schema& schema)
-      : tokens_(tokens), builder_(builder), schema_(schema) {}
+  Parser(TokenStream& tokens, ExpressionBuilder& builder, const ColumnNames& names)
+      : tokens_(tokens), builder_(builder), names_(names) {}
 
   Result<uint16_t> expression() {
     // The parser calls itself for each level, so the limit also bounds its stack.
@@ -195,6 +195,7 @@ class Parser {
   }
 
   Result<uint16_t> whole() {
+    const size_t place = tokens_.place();
     const Token token = tokens_.take();
     switch (token.kind) {
       case TokenKind::kNumber:
@@ -205,9 +206,9 @@ class Parser {
       case TokenKind::kBlob:
         return constant(token, Value::parse(token.text, FieldType::kBlob));
       case TokenKind::kQuoted:
-        return field(token);
+        return column(token, place);
       case TokenKind::kWord:
-        return word(token);
+        return word(token, place);
       default:
         break;
     }
@@ -222,7 +223,7 @@ class Parser {
     return tokens_.error(token, fmt::format("expected a value, found {}", TokenStream::describe(token)));
   }
 
-  Result<uint16_t> word(const Token& token) {
+  Result<uint16_t> word(const Token& token, size_t place) {
     if (token.is("true") || token.is("false"))
       return at_token(token, builder_.constant(Value::boolean(token.is("true"))));
     if (token.is("null")) return at_token(token, builder_.null());
@@ -233,19 +234,25 @@ class Parser {
       return constant(token, Value::parse(tokens_.take().text, type));
     }
     if (text_follows && token.is("interval")) return interval(token);
-    if (!called) return field(token);
+    if (!called) return column(token, place);
+    // The name of a result's column may be a call: sum(a).
+    tokens_.reset(place);
+    if (const auto number = names_.take(tokens_)) return *number;
+    tokens_.take();
     if (token.is("cast")) return cast(token);
     if (token.is("extract")) return extract(token);
     if (token.is("date_trunc")) return truncate(token);
     return function(token);
   }
 
-  Result<uint16_t> field(const Token& token) {
-    if (const auto number = schema_.find(token.text)) return *number;
+  Result<uint16_t> column(const Token& token, size_t place) {
+    tokens_.reset(place);
+    if (const auto number = names_.take(tokens_)) return *number;
+    tokens_.take();
     const std::string hint = token.kind == TokenKind::kWord && !tokens_.peek().is("(")
                                  ? fmt::format(" (text stands in single quotes: '{}')", token.text)
                                  : "";
-    return tokens_.error(token, std::string(schema_.require(token.text).status().message()) + hint);
+    return tokens_.error(token, names_.unknown(token.text) + hint);
   }
 
   Result<uint16_t> constant(const Token& at, const Result<Value>& value) {
@@ -414,14 +421,27 @@ class Parser {
 
   TokenStream& tokens_;
   ExpressionBuilder& builder_;
-  const Schema& schema_;
+  const ColumnNames& names_;
   size_t nesting_ = 0;
 };
 
 }  // namespace
 
-Result<uint16_t> parse_expression(TokenStream& tokens, ExpressionBuilder& builder, const Schema& schema) {
-  return Parser(tokens, builder, schema).expression();
+std::optional<uint16_t> FieldNames::take(TokenStream& tokens) const {
+  const size_t place = tokens.place();
+  const Token token = tokens.take();
+  const bool called = token.kind == TokenKind::kWord && tokens.peek().is("(");
+  const auto number = called ? std::nullopt : schema_.find(token.text);
+  if (!number) tokens.reset(place);
+  return number;
+}
+
+std::string FieldNames::unknown(const std::string& name) const {
+  return std::string(schema_.require(name).status().message());
+}
+
+Result<uint16_t> parse_expression(TokenStream& tokens, ExpressionBuilder& builder, const ColumnNames& names) {
+  return Parser(tokens, builder, names).expression();
 }
 
 }  // namespace loam::cli

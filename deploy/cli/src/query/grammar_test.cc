@@ -21,7 +21,7 @@ class GrammarTest : public ::testing::Test {
     ExpressionBuilder builder(schema_);
     auto tokens = TokenStream::open(text, "--where");
     if (!tokens.ok()) return std::string(tokens.status().message());
-    const auto column = parse_expression(*tokens, builder, schema_);
+    const auto column = parse_expression(*tokens, builder, FieldNames(schema_));
     if (!column.ok()) return std::string(column.status().message());
     if (const Status end = tokens->expect_end(); !end.ok()) return std::string(end.message());
     return expression_text(QueryColumns(schema_, builder.computed()), *column);
@@ -104,8 +104,11 @@ TEST_F(GrammarTest, PointsAtErrors) {
   EXPECT_EQ(error("at + interval '2 moons'").substr(0, 40), "--where, column 15: an interval is writt");
   EXPECT_EQ(error("a = 'x'").substr(0, 20), "--where, column 3: =");
   EXPECT_EQ(error("day + x"),
-            "--where, column 5: + does not take (date, float64): the days that are added to a date are "
-            "an integer");
+            "--where, column 5: + does not take (date, float64): a date takes a number of days, or an INTERVAL");
+  EXPECT_EQ(error("1e2 + day").substr(0, 40), "--where, column 5: + does not take (deci");
+  EXPECT_EQ(error("at + 5"),
+            "--where, column 4: + does not take (timestamp, int32): a timestamp takes an INTERVAL, such "
+            "as INTERVAL '5 seconds'");
 }
 
 TEST_F(GrammarTest, LimitsNesting) {
@@ -132,7 +135,7 @@ TEST(Grammar, ReadsWhatWasPrinted) {
       ExpressionBuilder builder(schema);
       auto tokens = TokenStream::open(text, "text");
       ASSERT_TRUE(tokens.ok()) << text;
-      const auto parsed = parse_expression(*tokens, builder, schema);
+      const auto parsed = parse_expression(*tokens, builder, FieldNames(schema));
       ASSERT_TRUE(parsed.ok()) << parsed.status().message();
       ASSERT_TRUE(tokens->expect_end().ok()) << text;
       ASSERT_EQ(builder.type(*parsed), columns.type(number)) << text;
@@ -149,7 +152,7 @@ TEST(Grammar, ReadsWhatWasPrinted) {
       ExpressionBuilder second(schema);
       auto more = TokenStream::open(again, "text");
       ASSERT_TRUE(more.ok()) << again;
-      const auto twice = parse_expression(*more, second, schema);
+      const auto twice = parse_expression(*more, second, FieldNames(schema));
       ASSERT_TRUE(twice.ok()) << twice.status().message();
       ASSERT_EQ(expression_text(QueryColumns(schema, second.computed()), *twice), again);
       ++texts;

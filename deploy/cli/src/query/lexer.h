@@ -51,6 +51,12 @@ class TokenStream {
   static Result<TokenStream> open(std::string_view text, std::string_view option);
 
   const Token& peek() const { return tokens_[at_]; }
+  /// The token before the current one; null: there is none.
+  const Token* previous() const { return at_ == 0 ? nullptr : &tokens_[at_ - 1]; }
+  /// The place of the current token, for reset().
+  size_t place() const { return at_; }
+  /// Goes back to a place.
+  void reset(size_t place) { at_ = place; }
   /// Returns the current token and advances, except at kEnd.
   const Token& take() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
   /// Returns the text from this token up to the current one, as the user wrote it, without spaces at its ends.

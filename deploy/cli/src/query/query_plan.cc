@@ -12,6 +12,7 @@
 #include "deploy/cli/src/query/fields.h"
 #include "deploy/cli/src/query/grammar.h"
 #include "deploy/cli/src/query/lexer.h"
+#include "deploy/cli/src/query/result_names.h"
 
 namespace loam::cli {
 namespace {
@@ -28,7 +29,11 @@ Status expect_name(TokenStream& tokens, std::string_view what, Token& token) {
 class QueryParser {
  public:
   QueryParser(const QueryText& text, const Schema& schema)
-      : text_(text), schema_(schema), builder_(schema), key_name_(column_name_beside(kKeyColumn, schema)) {}
+      : text_(text),
+        schema_(schema),
+        fields_(schema),
+        builder_(schema),
+        key_name_(column_name_beside(kKeyColumn, schema)) {}
 
   Result<QueryPlan> run() {
     const bool aggregating = !text_.aggregate.empty() || !text_.group_by.empty();
@@ -36,9 +41,14 @@ class QueryParser {
       return Status(StatusCode::kInvalidArgument,
                     "--select and --with-key show records, --aggregate and --group-by summarise them; choose one");
     }
+    if (!aggregating && !text_.having.empty()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "--having is a condition on groups; add --group-by or --aggregate, or use --where for records");
+    }
     std::optional<uint16_t> condition;
     if (!text_.where.empty()) {
-      LOAM_ASSIGN_OR_RETURN(condition, where());
+      LOAM_ASSIGN_OR_RETURN(TokenStream tokens, TokenStream::open(text_.where, "--where"));
+      LOAM_ASSIGN_OR_RETURN(condition, whole_condition(tokens, builder_, fields_));
     }
     if (aggregating) {
       if (!text_.group_by.empty()) LOAM_RETURN_IF_ERROR(group_by());
@@ -47,25 +57,25 @@ class QueryParser {
       LOAM_RETURN_IF_ERROR(projection());
     }
     plan_.limit = text_.limit;
-    if (!text_.order_by.empty()) LOAM_RETURN_IF_ERROR(order_by());
+    if (!text_.order_by.empty() && !aggregating) LOAM_RETURN_IF_ERROR(order_by());
     // A storage node may stop at the limit only if any rows will do: with an order, the first rows may come last.
-    if (text_.order_by.empty() && !aggregating) plan_.query.limit = text_.limit;
+    if (text_.order_by.empty() || aggregating) plan_.query.limit = text_.limit;
     plan_.query.computed = builder_.computed();
     if (condition) plan_.query.where = selection_of(schema_, plan_.query.computed, *condition);
     plan_.query.drop_unused();
     LOAM_RETURN_IF_ERROR(plan_.query.check(schema_));
+    if (aggregating) LOAM_RETURN_IF_ERROR(groups());
     return std::move(plan_);
   }
 
  private:
-  Result<uint16_t> where() {
-    LOAM_ASSIGN_OR_RETURN(TokenStream tokens, TokenStream::open(text_.where, "--where"));
+  static Result<uint16_t> whole_condition(TokenStream& tokens, ExpressionBuilder& builder, const ColumnNames& names) {
     const Token first = tokens.peek();
-    LOAM_ASSIGN_OR_RETURN(const uint16_t column, parse_expression(tokens, builder_, schema_));
+    LOAM_ASSIGN_OR_RETURN(const uint16_t column, parse_expression(tokens, builder, names));
     // An own message, because a missing "(" is the usual cause.
     if (tokens.peek().is(")")) return tokens.error(tokens.peek(), "this ')' closes nothing");
     LOAM_RETURN_IF_ERROR(tokens.expect_end());
-    const FieldType type = builder_.type(column);
+    const FieldType type = builder.type(column);
     if (type == FieldType::kBoolean) return column;
     return tokens.error(first, fmt::format("a condition is true or false, and this is {}", to_string(type)));
   }
@@ -74,7 +84,7 @@ class QueryParser {
   /// written.
   Result<uint16_t> column(TokenStream& tokens, Token& name) {
     name = tokens.peek();
-    LOAM_ASSIGN_OR_RETURN(const uint16_t number, parse_expression(tokens, builder_, schema_));
+    LOAM_ASSIGN_OR_RETURN(const uint16_t number, parse_expression(tokens, builder_, fields_));
     // A literal alone is text.
     if (builder_.untyped(number) && builder_.value_of(number)->is_null()) {
       return tokens.error(name, "NULL alone has no type; write CAST(NULL AS int32)");
@@ -141,8 +151,9 @@ class QueryParser {
       const std::optional<AggregateOp> op = operation(function);
       if (!op) {
         return tokens.error(function,
-                            fmt::format("there is no aggregate {}; there are count, sum, min, max, avg, bool_and "
-                                        "and bool_or",
+                            fmt::format("there is no aggregate {}; there are count, sum, min, max, avg, bool_and, "
+                                        "bool_or, approx_count_distinct, var_samp, var_pop, stddev_samp and "
+                                        "stddev_pop",
                                         TokenStream::describe(function)));
       }
       LOAM_RETURN_IF_ERROR(tokens.expect("(", fmt::format("after {}", name_of(function))));
@@ -152,7 +163,9 @@ class QueryParser {
         if (*op != AggregateOp::kCount) return tokens.error(function, "only count takes '*'");
         aggregate.op = AggregateOp::kCountAll;
       } else {
+        if (*op == AggregateOp::kCount && tokens.accept("distinct")) aggregate.op = AggregateOp::kCountDistinct;
         LOAM_RETURN_IF_ERROR(argument(tokens, function, aggregate, shown));
+        if (aggregate.op == AggregateOp::kCountDistinct) shown = "DISTINCT " + shown;
       }
       LOAM_RETURN_IF_ERROR(tokens.expect(")", fmt::format("after {}", shown)));
       Token name = function;
@@ -169,7 +182,7 @@ class QueryParser {
     LOAM_RETURN_IF_ERROR(tokens.expect("(", "after FILTER"));
     LOAM_RETURN_IF_ERROR(tokens.expect("where", "after '('"));
     const Token first = tokens.peek();
-    LOAM_ASSIGN_OR_RETURN(const uint16_t condition, parse_expression(tokens, builder_, schema_));
+    LOAM_ASSIGN_OR_RETURN(const uint16_t condition, parse_expression(tokens, builder_, fields_));
     name.text += fmt::format(" FILTER (WHERE {})", tokens.written_from(first));
     LOAM_RETURN_IF_ERROR(tokens.expect(")", "after the condition"));
     uint16_t value = aggregate.field;
@@ -187,7 +200,7 @@ class QueryParser {
     Token name;
     LOAM_ASSIGN_OR_RETURN(aggregate.field, column(tokens, name));
     const FieldType type = builder_.type(aggregate.field);
-    const bool arithmetic = aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg;
+    const bool arithmetic = is_arithmetic(aggregate.op);
     const bool logical = function.is("bool_and") || function.is("bool_or");
     if ((arithmetic && !is_number(type)) || (logical && type != FieldType::kBoolean)) {
       return tokens.error(name, fmt::format("{} is for {}, and {} is {}", name_of(function),
@@ -203,9 +216,20 @@ class QueryParser {
   };
   // FALSE is below TRUE, so the least boolean is their AND, and the greatest their OR.
   static constexpr Function kFunctions[] = {
-      {"count", AggregateOp::kCount}, {"sum", AggregateOp::kSum}, {"min", AggregateOp::kMin},
-      {"max", AggregateOp::kMax},     {"avg", AggregateOp::kAvg}, {"bool_and", AggregateOp::kMin},
+      {"count", AggregateOp::kCount},
+      {"sum", AggregateOp::kSum},
+      {"min", AggregateOp::kMin},
+      {"max", AggregateOp::kMax},
+      {"avg", AggregateOp::kAvg},
+      {"bool_and", AggregateOp::kMin},
       {"bool_or", AggregateOp::kMax},
+      {"approx_count_distinct", AggregateOp::kApproxCountDistinct},
+      {"var_samp", AggregateOp::kVarSample},
+      {"variance", AggregateOp::kVarSample},
+      {"var_pop", AggregateOp::kVarPopulation},
+      {"stddev_samp", AggregateOp::kStddevSample},
+      {"stddev", AggregateOp::kStddevSample},
+      {"stddev_pop", AggregateOp::kStddevPopulation},
   };
 
   static std::optional<AggregateOp> operation(const Token& token) {
@@ -240,18 +264,12 @@ class QueryParser {
     return ok_status();
   }
 
-  /// Without spaces and in lower case, so that the user may write an expression of the result in any spacing and case.
-  static std::string plain(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-      if (c != ' ' && c != '\t' && c != '\n') out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c ^ 0x20) : c);
-    }
-    return out;
-  }
-
-  /// Parses a column of the result: its name, or an expression or aggregate as the user wrote it.
+  /// Parses a column of the result of records: its name, or an expression as the user wrote it.
   Result<size_t> result_column(TokenStream& tokens) {
     const Token first = tokens.peek();
+    const ResultNames names(plan_.names);
+    if (const auto number = names.take(tokens)) return *number;
+    // The message names the text up to the next column.
     size_t open = 0;
     for (;;) {
       const Token& token = tokens.peek();
@@ -261,15 +279,34 @@ class QueryParser {
       open -= token.is(")") && open > 0 ? 1 : 0;
       tokens.take();
     }
-    const bool quoted = first.kind == TokenKind::kQuoted && tokens.written_from(first).ends_with('"');
-    const std::string name = quoted ? first.text : std::string(tokens.written_from(first));
-    auto found = std::ranges::find(plan_.names, name);
-    if (found == plan_.names.end()) found = std::ranges::find(plan_.names, plain(name), plain);
-    if (found == plan_.names.end()) {
-      return tokens.error(first,
-                          fmt::format("the result has no column {}; it has {}", name, fmt::join(plan_.names, ", ")));
+    return tokens.error(first, names.unknown(std::string(tokens.written_from(first))));
+  }
+
+  /// Parses the conditions on groups and their order.
+  Status groups() {
+    GroupSelection& groups = plan_.query.groups;
+    const ResultSchema result = plan_.query.result_schema(schema_);
+    ExpressionBuilder builder(result.columns);
+    const ResultNames names(plan_.names);
+    std::optional<uint16_t> condition;
+    if (!text_.having.empty()) {
+      LOAM_ASSIGN_OR_RETURN(TokenStream tokens, TokenStream::open(text_.having, "--having"));
+      LOAM_ASSIGN_OR_RETURN(condition, whole_condition(tokens, builder, names));
     }
-    return static_cast<size_t>(found - plan_.names.begin());
+    if (!text_.order_by.empty()) {
+      LOAM_ASSIGN_OR_RETURN(TokenStream tokens, TokenStream::open(text_.order_by, "--order-by"));
+      do {
+        OrderColumn& by = groups.order_by.emplace_back();
+        LOAM_ASSIGN_OR_RETURN(by.column, parse_expression(tokens, builder, names));
+        by.descending = tokens.accept("desc");
+        if (!by.descending) tokens.accept("asc");
+      } while (tokens.accept(","));
+      LOAM_RETURN_IF_ERROR(tokens.expect_end());
+    }
+    groups.computed = builder.computed();
+    if (condition) groups.where = selection_of(result.columns, groups.computed, *condition);
+    groups.drop_unused();
+    return plan_.query.check(schema_);
   }
 
   Status order_by() {
@@ -285,8 +322,8 @@ class QueryParser {
     const size_t first_field = plan_.query.with_key ? 1 : 0;
     // A projection with a limit, ordered by one of its fields, becomes a top-k: the storage nodes then send at most k
     // rows each. Every other order is made by SortedRows in this program.
-    const bool pushes = !plan_.query.aggregating() && plan_.sort.size() == 1 && text_.limit > 0 &&
-                        text_.limit <= kMaxTopK && plan_.sort[0].column >= first_field;
+    const bool pushes =
+        plan_.sort.size() == 1 && text_.limit > 0 && text_.limit <= kMaxTopK && plan_.sort[0].column >= first_field;
     if (pushes) {
       const uint16_t field = plan_.query.select[plan_.sort[0].column - first_field];
       plan_.query.top_k = TopK{field, text_.limit, plan_.sort[0].descending};
@@ -297,6 +334,7 @@ class QueryParser {
 
   const QueryText& text_;
   const Schema& schema_;
+  const FieldNames fields_;
   ExpressionBuilder builder_;
   const std::string key_name_;
   QueryPlan plan_;

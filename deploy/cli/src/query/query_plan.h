@@ -18,6 +18,7 @@ struct QueryText {
   std::string select = {};
   std::string aggregate = {};
   std::string group_by = {};
+  std::string having = {};
   std::string order_by = {};
   uint64_t limit = 0;     ///< 0: no limit
   bool with_key = false;  ///< show the record key as the first column
@@ -45,8 +46,10 @@ struct QueryPlan {
 ///     --select    (expression [AS name] | *) {, …}        "_key" is the record's key; without it and --aggregate: *
 ///     --aggregate (count(*) | function(expression)) [FILTER (WHERE expression)] [AS name] {, …}
 ///     --group-by  expression [AS name] {, …}
-///     --order-by  column [ASC|DESC] {, …}                 columns of the result
-///     function  = count | sum | min | max | avg | bool_and | bool_or
+///     --having    expression                              a condition on groups, over the columns of the result
+///     --order-by  column [ASC|DESC] {, …}                 columns of the result; for groups also expressions over them
+///     function  = count | count "(" DISTINCT | sum | min | max | avg | bool_and | bool_or | approx_count_distinct
+///               | var_samp | var_pop | variance | stddev_samp | stddev_pop | stddev
 ///
 /// grammar.h has the grammar of expressions. A column without a name has the expression as its name, as it is written.
 /// If the table has a field "_key", the column of the record's key is "__key", and so on: see column_name_beside().

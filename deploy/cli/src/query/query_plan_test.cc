@@ -51,8 +51,7 @@ TEST_F(QueryPlanTest, Aggregates) {
                                                            {AggregateOp::kSum, 2},
                                                            {AggregateOp::kMin, 0}}));
   EXPECT_EQ(plan.names, (Names{"carrier", "count(*)", "known", "avg(dep_delay)", "sum(distance)", "min(carrier)"}));
-  EXPECT_EQ(plan.query.limit, 0u) << "groups are cut here, after they are complete";
-  EXPECT_EQ(plan.limit, 3u);
+  EXPECT_EQ(plan.query.limit, 3u) << "the client library cuts the groups when they are complete";
 }
 
 TEST_F(QueryPlanTest, OrdersByColumnsOfTheResult) {
@@ -61,7 +60,81 @@ TEST_F(QueryPlanTest, OrdersByColumnsOfTheResult) {
                                       .order_by = "avg(dep_delay) DESC, count(*) asc, carrier"},
                                      schema_)
                              .value();
-  EXPECT_EQ(plan.sort, (std::vector<SortColumn>{{1, true}, {2, false}, {0, false}}));
+  EXPECT_EQ(plan.query.groups.order_by, (std::vector<OrderColumn>{{1, true}, {2, false}, {0, false}}));
+  EXPECT_TRUE(plan.sort.empty()) << "the client library sorts groups";
+}
+
+TEST_F(QueryPlanTest, SelectsAndOrdersGroups) {
+  const QueryPlan plan =
+      parse_query({.aggregate = "sum(distance) as miles, COUNT(*), avg(dep_delay) filter (where dep_delay > 0)",
+                   .group_by = "carrier, dep_delay / 60 as hours",
+                   .having = "miles > 1000 and count( * ) >= 10 or hours in (1, 2)",
+                   .order_by = "miles / count(*) desc, AVG(dep_delay) FILTER(WHERE dep_delay>0), hours",
+                   .limit = 3},
+                  schema_)
+          .value();
+  const GroupSelection& groups = plan.query.groups;
+  EXPECT_EQ(plan.query.limit, 3u);
+  const Predicate few_hours{1, PredicateOp::kIn, {Value::int32(1), Value::int32(2)}};
+  ASSERT_EQ(groups.where.all.size(), 2u);
+  EXPECT_EQ(groups.where.all[0].any,
+            (std::vector<Predicate>{{2, PredicateOp::kGreater, {Value::float64(1000)}}, few_hours}));
+  EXPECT_EQ(groups.where.all[1].any,
+            (std::vector<Predicate>{{3, PredicateOp::kGreaterEqual, {Value::int64(10)}}, few_hours}));
+  ASSERT_EQ(groups.order_by.size(), 3u);
+  EXPECT_GE(groups.order_by[0].column, kFirstComputed);
+  EXPECT_TRUE(groups.order_by[0].descending);
+  EXPECT_EQ(groups.order_by[1], (OrderColumn{4, false}));
+  EXPECT_EQ(groups.order_by[2], (OrderColumn{1, false}));
+}
+
+TEST_F(QueryPlanTest, NamesOperationsOfTheResult) {
+  const auto order_of = [&](const QueryText& text) { return parse_query(text, schema_).value().query.groups.order_by; };
+  EXPECT_EQ(order_of({.aggregate = "count(*)", .group_by = "dep_delay / 60", .order_by = "dep_delay/60 desc"}),
+            (std::vector<OrderColumn>{{0, true}}));
+  const QueryPlan hours =
+      parse_query({.aggregate = "count(*)", .group_by = "dep_delay / 60", .having = "dep_delay / 60 > 2"}, schema_)
+          .value();
+  EXPECT_EQ(hours.query.groups.where.all[0].any[0].field, 0);
+  const std::string branches = "case when dep_delay / 60 > 2 then count(*) > 1 else dep_delay / 60 = 0 end";
+  EXPECT_TRUE(parse_query({.aggregate = "count(*)", .group_by = "dep_delay / 60", .having = branches}, schema_).ok());
+  // The same signs with others that bind as much are another expression.
+  EXPECT_NE(error({.aggregate = "count(*)", .group_by = "dep_delay / 60", .having = "2 * dep_delay / 60 > 2"})
+                .find("the result has no column dep_delay; it has dep_delay / 60, count(*)"),
+            std::string::npos);
+  // Of two names the longer one counts, and the case of a text in quotes.
+  const QueryPlan records =
+      parse_query({.select = "distance, distance + dep_delay", .order_by = "distance + dep_delay"}, schema_).value();
+  EXPECT_EQ(records.sort, (std::vector<SortColumn>{{1, false}}));
+  const std::string letters = "count(*) filter (where carrier = 'A'), count(*) filter (where carrier = 'a')";
+  EXPECT_EQ(order_of({.aggregate = letters, .order_by = "COUNT(*) FILTER (WHERE carrier = 'a')"}),
+            (std::vector<OrderColumn>{{1, false}}));
+  EXPECT_NE(
+      error({.aggregate = "count(*) as n, sum(distance) as N", .having = "count(*) > 1"}).find("no function count"),
+      std::string::npos);
+}
+
+TEST_F(QueryPlanTest, ReportsErrorsOfGroups) {
+  EXPECT_NE(error({.having = "carrier = 'AA'"}).find("--having is a condition on groups"), std::string::npos);
+  EXPECT_NE(error({.aggregate = "count(*)", .having = "sum(distance) > 1"})
+                .find("--having, column 1: there is no function sum"),
+            std::string::npos);
+  EXPECT_NE(error({.aggregate = "count(*)", .group_by = "carrier", .having = "distance > 1"})
+                .find("the result has no column distance; it has carrier, count(*)"),
+            std::string::npos);
+  EXPECT_NE(error({.aggregate = "count(*)", .having = "count(*)"}).find("a condition is true or false"),
+            std::string::npos);
+}
+
+TEST_F(QueryPlanTest, CountsDistinctValues) {
+  const QueryPlan plan =
+      parse_query({.aggregate = "count(distinct carrier), approx_count_distinct(carrier) as about, stddev(distance)"},
+                  schema_)
+          .value();
+  EXPECT_EQ(plan.query.aggregates, (std::vector<Aggregate>{{AggregateOp::kCountDistinct, 0},
+                                                           {AggregateOp::kApproxCountDistinct, 0},
+                                                           {AggregateOp::kStddevSample, 2}}));
+  EXPECT_EQ(plan.names, (Names{"count(DISTINCT carrier)", "about", "stddev(distance)"}));
 }
 
 TEST_F(QueryPlanTest, NamesExpressionsAsTheyWereWritten) {
@@ -72,7 +145,7 @@ TEST_F(QueryPlanTest, NamesExpressionsAsTheyWereWritten) {
       parse_query({.aggregate = "sum(dep_delay * 2), count(*)", .order_by = "Sum( dep_delay*2 ) desc"}, schema_)
           .value();
   EXPECT_EQ(sums.names, (Names{"sum(dep_delay * 2)", "count(*)"}));
-  EXPECT_EQ(sums.sort, (std::vector<SortColumn>{{0, true}}));
+  EXPECT_EQ(sums.query.groups.order_by, (std::vector<OrderColumn>{{0, true}}));
   const QueryPlan top =
       parse_query({.select = "dep_delay * 2", .order_by = "dep_delay * 2", .limit = 3}, schema_).value();
   EXPECT_EQ(top.query.top_k, (TopK{top.query.select[0], 3, false}));
@@ -161,8 +234,8 @@ TEST_F(QueryPlanTest, ReportsErrors) {
   EXPECT_EQ(error({.select = "carrier, _key"}),
             "--select, column 10: _key is the first column, once\n  carrier, _key\n           ^");
   EXPECT_EQ(error({.aggregate = "median(distance)"}),
-            "--aggregate, column 1: there is no aggregate 'median'; there are count, sum, min, max, avg, bool_and and "
-            "bool_or\n"
+            "--aggregate, column 1: there is no aggregate 'median'; there are count, sum, min, max, avg, bool_and, "
+            "bool_or, approx_count_distinct, var_samp, var_pop, stddev_samp and stddev_pop\n"
             "  median(distance)\n  ^");
   EXPECT_EQ(error({.aggregate = "sum(*)"}), "--aggregate, column 1: only count takes '*'\n  sum(*)\n  ^");
   EXPECT_EQ(error({.aggregate = "sum(carrier)"}),
@@ -171,8 +244,8 @@ TEST_F(QueryPlanTest, ReportsErrors) {
             "--aggregate, column 6: expected '(' after count, found the end\n  count\n       ^");
   EXPECT_EQ(error({.aggregate = "count(*"}),
             "--aggregate, column 8: expected ')' after *, found the end\n  count(*\n         ^");
-  EXPECT_EQ(error({.aggregate = "count(*)", .order_by = "carrier"}),
-            "--order-by, column 1: the result has no column carrier; it has count(*)\n  carrier\n  ^");
+  EXPECT_EQ(error({.select = "distance", .order_by = "carrier"}),
+            "--order-by, column 1: the result has no column carrier; it has distance\n  carrier\n  ^");
   EXPECT_TRUE(error({.group_by = "unknown"}).starts_with("--group-by, column 1: ")) << error({.group_by = "unknown"});
   EXPECT_TRUE(error({.where = "unknown = 1"}).starts_with("--where, column 1: "));
 }
