@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 CTEST_FLAGS ?=
 # Suites of `make bench`, and the options that each suite gets.
-SUITES ?= index net peers tx fields scan gc commit bdtree retail sim
+SUITES ?= analytics index net peers tx fields scan gc commit bdtree retail sim
 BENCH_FLAGS ?= --quick
 # Extent of `make stress`: rounds of every test with threads, then seconds of the memory soak test of a storage node.
 ROUNDS ?= 20

@@ -110,4 +110,31 @@ size_t usable_cores() {
   return static_cast<size_t>(CPU_COUNT(&set));
 }
 
+double turn_ms(const std::function<double()>& once) {
+  double seconds = 0;
+  size_t times = 0;
+  for (; seconds < kTurnSeconds; ++times) seconds += once();
+  return 1e3 * seconds / static_cast<double>(times);
+}
+
+std::vector<size_t> last_cores(size_t count) {
+  cpu_set_t set;
+  std::vector<size_t> cores;
+  LOAM_CHECK(sched_getaffinity(0, sizeof(set), &set) == 0, "the cores of this process cannot be read");
+  for (size_t i = CPU_SETSIZE; i-- != 0 && cores.size() < count;) {
+    if (CPU_ISSET(i, &set)) cores.push_back(i);
+  }
+  return cores;
+}
+
+ScopedAffinity::ScopedAffinity(std::span<const size_t> cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const size_t core : cores) CPU_SET(core, &set);
+  LOAM_CHECK(sched_getaffinity(0, sizeof(before_), &before_) == 0 && sched_setaffinity(0, sizeof(set), &set) == 0,
+             "a core that may be used cannot be chosen");
+}
+
+ScopedAffinity::~ScopedAffinity() { sched_setaffinity(0, sizeof(before_), &before_); }
+
 }  // namespace loam::bench

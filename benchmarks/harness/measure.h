@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <sched.h>
+
 #include "common/base/bytes.h"
 
 namespace loam::bench {
@@ -73,7 +75,28 @@ class HugeArena {
   MutableBytes bytes_;
 };
 
+/// Minimum duration of a turn of turn_ms(), in seconds.
+inline constexpr double kTurnSeconds = 0.1;
+/// Calls `once`, which returns the seconds of its work, until they sum up to kTurnSeconds. Returns their mean in
+/// milliseconds.
+double turn_ms(const std::function<double()>& once);
+
 /// Number of processors that this process may use.
 size_t usable_cores();
+/// The last cores that this process may use, because the first core serves the interrupts on many machines. Fewer if it
+/// may not use that many.
+std::vector<size_t> last_cores(size_t count);
+
+/// Pins the calling thread and the threads that it starts to these cores until destruction.
+class ScopedAffinity {
+ public:
+  explicit ScopedAffinity(std::span<const size_t> cores);
+  ~ScopedAffinity();
+  ScopedAffinity(const ScopedAffinity&) = delete;
+  ScopedAffinity& operator=(const ScopedAffinity&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
 
 }  // namespace loam::bench

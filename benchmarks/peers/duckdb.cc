@@ -1,8 +1,9 @@
-// Translates requests to the JSON lines of benchmarks/peers/duckdb/sums.py. PeerProgram runs the process.
+// Translates requests to the JSON lines of benchmarks/peers/duckdb/statements.py. PeerProgram runs the process.
 #include "benchmarks/peers/duckdb.h"
 
 #include <cstdlib>
 #include <stdexcept>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
@@ -22,7 +23,20 @@ fs::path default_environment() {
 
 }  // namespace
 
-const char* DuckDb::name_of(Form form) { return form == Form::kSeparate ? "separate" : "filter"; }
+DuckDbRows::DuckDbRows(std::string table, std::vector<Column> columns)
+    : table_(std::move(table)), columns_(std::move(columns)) {
+  std::string folder = (fs::temp_directory_path() / "loam-bench-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder " + folder);
+  folder_ = folder;
+  file_.open(folder_ / "rows", std::ios::binary);
+}
+
+DuckDbRows::~DuckDbRows() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+void DuckDbRows::add(std::string_view row) { file_ << row << '\n'; }
 
 Result<std::unique_ptr<DuckDb>> DuckDb::start(const Options& options) {
   const fs::path environment = options.environment.empty() ? default_environment() : options.environment;
@@ -36,23 +50,30 @@ Result<std::unique_ptr<DuckDb>> DuckDb::start(const Options& options) {
 
 std::string DuckDb::version() const { return program_->first().at("duckdb").get<std::string>(); }
 
-size_t DuckDb::load(const fs::path& folder) {
-  return program_->command({{"load", folder.string()}}).at("rows").get<size_t>();
+size_t DuckDb::load(DuckDbRows& rows) {
+  rows.file_.close();
+  if (!rows.file_) throw std::runtime_error("cannot write the rows into " + rows.folder_.string() + ": is it full?");
+  const json asked = {{"load", (rows.folder_ / "rows").string()}, {"table", rows.table_}, {"columns", rows.columns_}};
+  return program_->command(asked).at("rows").get<size_t>();
 }
 
-DuckDb::Response DuckDb::execute(const Request& question) {
-  json asked = {{"form", name_of(question.form)},
-                {"cores", question.cores},
-                {"threads", question.threads},
-                {"field", question.field},
-                {"ranges", question.ranges}};
-  if (question.limit_seconds) asked["limit_seconds"] = *question.limit_seconds;
+DuckDb::Response DuckDb::execute(const Request& request) {
+  json asked = {{"cores", request.cores}, {"threads", request.threads}, {"statements", request.statements}};
+  if (request.limit_seconds) asked["limit_seconds"] = *request.limit_seconds;
   const json answer = program_->command(asked);
-  Response result{.seconds = answer.at("seconds").get<double>(), .timed_out = answer.value("gave_up", false)};
-  if (result.timed_out) return result;
-  answer.at("sums").get_to(result.sums);
-  if (result.sums.size() != question.ranges.size()) throw std::runtime_error("DuckDB gave another number of sums");
-  return result;
+  Response response{.seconds = answer.at("seconds").get<double>(), .timed_out = answer.value("gave_up", false)};
+  if (response.timed_out) return response;
+  for (const json& rows : answer.at("rows")) {
+    Rows& texts = response.rows.emplace_back();
+    for (const json& row : rows) {
+      auto& values = texts.emplace_back();
+      for (const json& value : row) values.push_back(value.is_null() ? "NULL" : value.get<std::string>());
+    }
+  }
+  if (response.rows.size() != request.statements.size()) {
+    throw std::runtime_error("DuckDB answered another number of statements");
+  }
+  return response;
 }
 
 }  // namespace loam::bench

@@ -1,14 +1,14 @@
-// DuckDB in a process of its own, which computes sums of order lines. benchmarks/peers/duckdb/sums.py is its program
-// and describes the messages on the pipe.
+// DuckDB in a process of its own. benchmarks/peers/duckdb/statements.py is its program and describes the messages on
+// the pipe.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,44 +17,61 @@
 
 namespace loam::bench {
 
-/// One table of order lines in DuckDB's memory, and one connection to it. Owner: the suite. Threads: one. Throws
-/// std::runtime_error if the process does not answer as expected.
+/// Rows for DuckDb::load(), in a temporary file until destruction. Threads: one. Throws std::runtime_error if the file
+/// cannot be written.
+class DuckDbRows {
+ public:
+  /// The name of a column, and its type as SQL writes it.
+  using Column = std::pair<std::string, std::string>;
+
+  DuckDbRows(std::string table, std::vector<Column> columns);
+  ~DuckDbRows();
+  DuckDbRows(const DuckDbRows&) = delete;
+  DuckDbRows& operator=(const DuckDbRows&) = delete;
+
+  /// Appends a row: the texts of its values with | between them. No value contains | or a line break.
+  void add(std::string_view row);
+
+ private:
+  friend class DuckDb;
+
+  const std::string table_;
+  const std::vector<Column> columns_;
+  std::filesystem::path folder_;
+  std::ofstream file_;
+};
+
+/// Tables in DuckDB's memory, and one connection to them. Owner: the suite. Threads: one. Throws std::runtime_error if
+/// the process does not answer as expected.
 class DuckDb {
  public:
   struct Options {
     std::filesystem::path environment{};  ///< made by benchmarks/peers/duckdb/setup; empty: its default folder
-    std::filesystem::path program{};      ///< sums.py; empty: the one in the source tree of this program
+    std::filesystem::path program{};      ///< statements.py; empty: the one in the source tree of this program
   };
-  /// How a request computes several sums.
-  enum class Form {
-    kSeparate,
-    kFilter
-  };  ///< one statement for each sum; one statement with a FILTER clause for each sum
-  static const char* name_of(Form form);
 
-  /// A request for sums of the amount over ranges of one field.
+  /// Statements that run one after another.
   struct Request {
-    Form form = Form::kSeparate;
-    std::vector<size_t> cores;                        ///< cores that DuckDB's threads may use
-    size_t threads = 1;                               ///< DuckDB's setting `threads`
-    std::string field;                                ///< the column of the ranges
-    std::vector<std::pair<int64_t, int64_t>> ranges;  ///< low ≤ field < high
-    std::optional<double> limit_seconds{};            ///< upper bound on the time; none: unlimited
+    std::vector<std::string> statements;
+    std::vector<size_t> cores;              ///< cores that DuckDB's threads may use
+    size_t threads = 1;                     ///< DuckDB's setting `threads`
+    std::optional<double> limit_seconds{};  ///< upper bound on the time; none: unlimited
   };
+  /// The rows of a statement. A value is its text, NULL is "NULL", and a decimal has all digits of its scale.
+  using Rows = std::vector<std::vector<std::string>>;
   /// The answer to a request.
   struct Response {
-    double seconds = 0;           ///< time in DuckDB, parser included
-    std::vector<int64_t> sums{};  ///< one for each range
-    bool timed_out = false;       ///< the limit was exceeded; there are no sums
+    double seconds = 0;        ///< time in DuckDB, parser included
+    std::vector<Rows> rows{};  ///< one for each statement
+    bool timed_out = false;    ///< the limit was exceeded; there are no rows
   };
 
   /// Starts the process. kUnavailable: there is no DuckDB here; the message says how to install it.
   static Result<std::unique_ptr<DuckDb>> start(const Options& options);
   std::string version() const;
-  /// Fills the table from files that are named after the columns and contain the values one after another as they lie
-  /// in memory: int64 order, item, delivered, amount; int32 line, quantity, supplier. Returns the number of rows.
-  size_t load(const std::filesystem::path& folder);
-  Response execute(const Request& question);
+  /// Makes a table of the rows, in their order. Returns their number.
+  size_t load(DuckDbRows& rows);
+  Response execute(const Request& request);
 
  private:
   explicit DuckDb(std::unique_ptr<PeerProgram> program) : program_(std::move(program)) {}

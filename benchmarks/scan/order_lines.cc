@@ -1,24 +1,16 @@
-// Order lines in a real table, with the parts of a storage node that a scan needs: page pool, log, index, compactor
-// and the scheduler of a scan thread. Every sum is compared with the generated rows.
+// Order lines, and the answers to queries of them that do not come from a scan.
 #include "benchmarks/scan/order_lines.h"
 
 #include <algorithm>
 #include <array>
-#include <bit>
 
 #include "common/base/assert.h"
-#include "common/base/env.h"
-#include "common/schema/merge.h"
 #include "common/schema/row.h"
 #include "common/testing/random.h"
-#include "storage-node/src/compact/compactor.h"
-#include "storage-node/src/log/columns.h"
 
 namespace loam::bench {
 namespace {
 
-/// Bytes of a step, as in the scan thread of a storage node.
-constexpr size_t kBytesPerStep = size_t{256} << 10;
 constexpr size_t kInfoBytes = 24;
 constexpr int64_t kItems = 100'000;
 
@@ -35,15 +27,6 @@ std::string random_letters(testing::Random& random, size_t n) {
   std::string text(n, ' ');
   for (char& c : text) c = static_cast<char>('a' + random.below(26));
   return text;
-}
-
-std::unique_ptr<PagePool> pool_for(size_t rows, bool with_info) {
-  const size_t bytes =
-      rows * storage::entry_size(order_line_schema(with_info).fixed_size() + (with_info ? kInfoBytes : 0));
-  constexpr size_t kSlotBytes = 16;  // of the index, at its fullest half
-  auto pool = PagePool::create({.limit_bytes = bytes + bytes / 5 + 4 * kSlotBytes * rows + (size_t{256} << 20)});
-  LOAM_CHECK(pool.ok(), std::string(pool.status().message()).c_str());
-  return std::move(pool).value();
 }
 
 Bytes build(RowBuilder& builder, const OrderLine& line, bool with_info) {
@@ -89,16 +72,6 @@ void add_text_clause(Query& query, testing::Random& random) {
     default:
       query.where.where(kInfo, PredicateOp::kGreater, {letters(3)});
   }
-}
-
-/// A publication under which every snapshot sees the loaded rows and no later version exists.
-Publication everything_visible(uint64_t number = 1) {
-  Publication publication;
-  publication.cm_epoch = 1;
-  publication.number = number;
-  publication.later = Snapshot(OrderLines::kLoaded);
-  publication.floor = OrderLines::kLoaded;
-  return publication;
 }
 
 }  // namespace
@@ -201,80 +174,30 @@ std::vector<Query> make_selections(size_t count, uint64_t seed) {
   return queries;
 }
 
-OrderLines::OrderLines(size_t rows, uint64_t seed, const Options& options)
-    : range_field_(options.ranges),
-      schema_(std::make_shared<const Schema>(order_line_schema(options.with_info))),
-      pool_(pool_for(rows, options.with_info)),
-      table_(storage::Table::create(
-                 {.id = kTable, .writers = 1, .index_slots = std::bit_ceil(rows + rows / 2), .schema = schema_},
-                 {*pool_, versions_})
-                 .value()) {
-  load(rows, seed, options);
-  if (options.columns) compact();
+OrderLines::OrderLines(size_t rows, uint64_t seed, const Options& options) : range_field_(options.ranges) {
+  const auto schema = std::make_shared<const Schema>(order_line_schema(options.with_info));
+  RowBuilder builder(*schema);
+  OrderLineGenerator lines(rows, seed, options.in_order);
+  sums_.reserve(rows);
+  const auto next = [&](size_t) {
+    const OrderLine line = lines.next(options.with_info);
+    sums_.push_back({value_of(line, range_field_), line.amount});
+    return build(builder, line, options.with_info);
+  };
+  const size_t text_bytes = options.with_info ? kInfoBytes : 0;
+  data_ = std::make_unique<ScanTable>(
+      schema, ScanTable::Options{.rows = rows, .text_bytes = text_bytes, .columns = options.columns}, next);
   // Turns (value, amount) into prefix sums: the answer of a range is the difference of two of them.
   std::ranges::sort(sums_);
   int64_t sum = 0;
   for (auto& [value, amount] : sums_) amount = sum += amount;
-  const EpochGuard guard(thread_);
-  for (storage::Page* page : table_->pages().pages()) {
-    pages_.push_back(
-        {reinterpret_cast<const uint64_t*>(page->begin()), reinterpret_cast<const uint64_t*>(page->end())});
-    bytes_ += page->used_bytes();
-    column_pages_ += page->has_columns() ? 1 : 0;
-  }
-}
-
-void OrderLines::load(size_t rows, uint64_t seed, const Options& options) {
-  RowBuilder builder(*schema_);
-  OrderLineGenerator lines(rows, seed, options.in_order);
-  sums_.reserve(rows);
-  const Snapshot nothing{Version(0)};
-  for (size_t i = 0; i < rows; ++i) {
-    const OrderLine line = lines.next(options.with_info);
-    sums_.push_back({value_of(line, range_field_), line.amount});
-    const Bytes row = build(builder, line, options.with_info);
-    const EpochGuard guard(thread_);
-    const auto inserted = table_->insert(thread_context_, Key(i), nothing, TransactionId(kLoaded.value), row);
-    LOAM_CHECK(inserted.code == StatusCode::kOk, "the pool is too small");
-  }
-}
-
-/// Runs the compactor until only the head page has rows.
-void OrderLines::compact() {
-  storage::CompactorOptions options;
-  options.columns = storage::ColumnPolicy::kAlways;
-  options.cold_publications = 1;
-  storage::Compactor compactor(options, *pool_, epochs_);
-  compactor.add(table_);
-  const auto row_pages = [&] {
-    const EpochGuard guard(thread_);
-    return std::ranges::count_if(table_->pages().pages(),
-                                 [](const storage::Page* page) { return !page->has_columns(); });
-  };
-  constexpr uint64_t kSteps = 10'000'000;
-  uint64_t number = 0;
-  while (row_pages() > 1 || compactor.waits()) {
-    LOAM_CHECK(number < kSteps, "the compactor finds no end");
-    // Pages become cold by publications, and the compactor uses a publication only after an epoch has ended. The loop
-    // therefore publishes anew after some steps.
-    compactor.publish(std::make_shared<const Publication>(everything_visible(++number)));
-    for (int i = 0; i < 100; ++i) {
-      compactor.step(thread_context_, 4096);
-      thread_.collect(64);
-    }
-  }
 }
 
 Buffer OrderLines::any_row() const {
-  RowBuilder builder(*schema_);
-  const bool with_info = schema_->size() > kInfo;
+  RowBuilder builder(*schema());
+  const bool with_info = schema()->size() > kInfo;
   const Bytes row = build(builder, OrderLineGenerator(1, 1).next(with_info), with_info);
   return {row.begin(), row.end()};
-}
-
-std::shared_ptr<storage::PinnedPages> OrderLines::pin(EpochThread& thread) {
-  const EpochGuard guard(thread);
-  return std::make_shared<storage::PinnedPages>(table_->pages().pin());
 }
 
 int64_t OrderLines::sum(const RangeSum& range) const {
@@ -289,20 +212,15 @@ int64_t OrderLines::sum_before(int64_t value) const {
 
 int64_t OrderLines::sum(const Selection& selection) {
   int64_t sum = 0;
-  const auto pages = pin(thread_);
-  for (size_t i = 0; i < pages->size(); ++i) {
-    (*pages)[i]->for_each([&](const storage::Entry& entry) {
-      const EpochGuard guard(thread_);
-      const RowView row(*schema_, storage::row_of(entry, thread_context_));
-      if (matches(selection, row)) sum += row.int64(kAmount);
-    });
-  }
+  data_->for_each_row([&](const RowView& row) {
+    if (matches(selection, row)) sum += row.int64(kAmount);
+  });
   return sum;
 }
 
 uint64_t OrderLines::read_all() const {
   std::array<uint64_t, 16> sums{};  // enough independent sums for the widest loads
-  for (const std::span<const uint64_t> page : pages_) {
+  for (const std::span<const uint64_t> page : data_->pages()) {
     size_t i = 0;
     for (; i + sums.size() <= page.size(); i += sums.size()) {
       for (size_t k = 0; k < sums.size(); ++k) sums[k] += page[i + k];
@@ -314,81 +232,14 @@ uint64_t OrderLines::read_all() const {
   return sum;
 }
 
-/// Combines the chunks of a query as a client does.
-class SumPass::Sink final : public storage::ScanSink {
- public:
-  Sink(const Schema& schema, const Query& query)
-      : merger_(schema, query, [this](const std::shared_ptr<const Chunk>& chunk) {
-          for (size_t row = 0; row < chunk->rows(); ++row) {
-            if (!chunk->view().is_null(0, row)) sum_ += chunk->view().get<int64_t>(0, row);
-          }
-          return ok_status();
-        }) {}
-
-  void chunk(storage::ScanId, Bytes bytes, storage::ChunkMemory) override {
-    auto chunk = Chunk::decode(bytes, merger_.partial_schema());
-    LOAM_CHECK(chunk.ok() && merger_.add(*chunk).ok(), "a malformed chunk");
+int64_t SumPass::sum(size_t i) const {
+  int64_t sum = 0;
+  for (const auto& chunk : result(i)) {
+    for (size_t row = 0; row < chunk->rows(); ++row) {
+      if (!chunk->view().is_null(0, row)) sum += chunk->view().get<int64_t>(0, row);
+    }
   }
-  void progress(storage::ScanId, const wire::ScanStatistics&) override {}
-  void done(storage::ScanId, const Status& status, const wire::ScanStatistics& statistics) override {
-    LOAM_CHECK(status.ok() && merger_.finish().ok(), "a scan failed");
-    records_ = statistics.records;
-    skipped_ = static_cast<double>(statistics.pages_skipped) / static_cast<double>(statistics.pages_total);
-  }
-  int64_t sum() const { return sum_; }
-  uint64_t records() const { return records_; }
-  double skipped() const { return skipped_; }
-
- private:
-  ResultMerger merger_;
-  int64_t sum_ = 0;
-  uint64_t records_ = 0;
-  double skipped_ = 0;
-};
-
-SumPass::SumPass(OrderLines& lines, std::span<const Query> queries, size_t part, size_t parts)
-    : lines_(lines),
-      thread_(lines.epochs(), "scan"),
-      part_(part),
-      parts_(parts),
-      publication_(everything_visible()),
-      queries_(queries.begin(), queries.end()),
-      scans_(storage::ScanScheduler::Options{.max_queries = std::max<size_t>(256, queries.size())}) {
-  for (const Query& query : queries_) sinks_.push_back(std::make_unique<Sink>(*lines.schema(), query));
+  return sum;
 }
-SumPass::~SumPass() = default;
-
-void SumPass::join(size_t i) {
-  const Status status = scans_.join(i,
-                                    {.table = OrderLines::kTable,
-                                     .schema = lines_.schema(),
-                                     .pages = lines_.pin(thread_),
-                                     .part = part_,
-                                     .parts = parts_,
-                                     .snapshot = Snapshot(OrderLines::kLoaded),
-                                     .query = queries_[i],
-                                     .credits = 16},
-                                    *sinks_[i], Env::now_ns());
-  LOAM_CHECK(status.ok(), "a query was not taken");
-}
-
-void SumPass::join_all() {
-  for (size_t i = 0; i < queries_.size(); ++i) join(i);
-}
-
-bool SumPass::step() {
-  const EpochGuard guard(thread_);
-  return scans_.step(Env::now_ns(), publication_, kBytesPerStep);
-}
-
-void SumPass::finish() {
-  while (step()) {
-  }
-  LOAM_CHECK(scans_.queries() == 0, "a scan did not end");
-}
-
-int64_t SumPass::sum(size_t i) const { return sinks_[i]->sum(); }
-uint64_t SumPass::records(size_t i) const { return sinks_[i]->records(); }
-double SumPass::skipped(size_t i) const { return sinks_[i]->skipped(); }
 
 }  // namespace loam::bench

@@ -9,15 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/ids.h"
+#include "benchmarks/scan/scan_table.h"
 #include "common/memory/epoch.h"
-#include "common/memory/page_pool.h"
 #include "common/schema/query.h"
 #include "common/schema/schema.h"
-#include "common/snapshot/publication.h"
-#include "storage-node/src/scan/scan_scheduler.h"
 #include "storage-node/src/version/table.h"
-#include "storage-node/src/version/version_source.h"
 
 namespace loam::bench {
 
@@ -65,11 +61,9 @@ std::vector<Query> mix_with_texts(std::span<const RangeSum> ranges, uint64_t see
 /// more clauses with IN, OR, comparisons, prefixes, suffixes and substrings.
 std::vector<Query> make_selections(size_t count, uint64_t seed);
 
-/// A table of order lines, all visible to kLoaded. An entry in a row page takes 96 bytes, with the text 128.
+/// A table of order lines. An entry in a row page takes 96 bytes, with the text 128.
 class OrderLines {
  public:
-  static constexpr TableId kTable{1};
-  static constexpr Version kLoaded{1};
   struct Options {
     bool with_info = false;
     bool in_order = false;               ///< generate the lines in order of time
@@ -79,19 +73,20 @@ class OrderLines {
 
   OrderLines(size_t rows, uint64_t seed, const Options& options);
 
-  const std::shared_ptr<const Schema>& schema() const { return schema_; }
-  EpochDomain& epochs() { return epochs_; }
-  size_t rows() const { return sums_.size(); }
+  const std::shared_ptr<const Schema>& schema() const { return data_->schema(); }
+  EpochDomain& epochs() { return data_->epochs(); }
+  size_t rows() const { return data_->rows(); }
   /// Bytes of all entries with their rows.
-  size_t bytes() const { return bytes_; }
-  size_t pages() const { return pages_.size(); }
-  size_t column_pages() const { return column_pages_; }
-  storage::Table& table() { return *table_; }
+  size_t bytes() const { return data_->bytes(); }
+  size_t pages() const { return data_->pages().size(); }
+  size_t column_pages() const { return data_->column_pages(); }
+  storage::Table& table() { return data_->table(); }
+  /// The table and what belongs to it.
+  ScanTable& data() { return *data_; }
 
   /// A row of the table, for writes that need any valid row.
   Buffer any_row() const;
 
-  std::shared_ptr<storage::PinnedPages> pin(EpochThread& thread);
   /// The correct answer of a RangeSum, computed from the generated rows. For the field Options::ranges only.
   int64_t sum(const RangeSum& range) const;
   /// The correct answer of a selection, computed row by row with the reference evaluation.
@@ -100,59 +95,22 @@ class OrderLines {
   uint64_t read_all() const;
 
  private:
-  void load(size_t rows, uint64_t seed, const Options& options);
-  void compact();
   int64_t sum_before(int64_t value) const;
 
   const OrderLineField range_field_;
-  std::shared_ptr<const Schema> schema_;
-  std::unique_ptr<PagePool> pool_;
-  EpochDomain epochs_;
-  EpochThread thread_{epochs_, "bench"};
-  storage::ThreadContext thread_context_{thread_, 0};
-  storage::VersionSource versions_{Incarnation(1)};
-  std::shared_ptr<storage::Table> table_;
-  std::vector<std::span<const uint64_t>> pages_;
-  size_t column_pages_ = 0;
-  size_t bytes_ = 0;
   std::vector<std::pair<int64_t, int64_t>> sums_;  // value, sum of the amounts up to it; in order
+  std::unique_ptr<ScanTable> data_;
 };
 
-/// Several sums that the scheduler of one scan thread computes together. Threads: one at a time; several passes over
-/// the same lines may run at once.
-class SumPass {
+/// A pass over order lines whose queries are sums.
+class SumPass : public ScanPass {
  public:
-  /// The pass reads every page whose index in the page list is `part` modulo `parts`: the share of one of `parts` scan
-  /// threads.
-  SumPass(OrderLines& lines, std::span<const Query> queries, size_t part = 0, size_t parts = 1);
-  ~SumPass();
+  /// The arguments are those of ScanPass.
+  SumPass(OrderLines& lines, std::span<const Query> queries, size_t part = 0, size_t parts = 1)
+      : ScanPass(lines.data(), queries, part, parts) {}
 
-  /// Adds query `i` to the pass.
-  void join(size_t i);
-  /// Adds all queries.
-  void join_all();
-  /// Processes the next piece of work. False when none is left.
-  bool step();
-  /// Calls step() until no work is left.
-  void finish();
-  /// The result of query `i`.
+  /// The result of query `i`; 0 if no row was selected.
   int64_t sum(size_t i) const;
-  /// Number of entries that query `i` has examined.
-  uint64_t records(size_t i) const;
-  /// Share of the pages that query `i` skipped.
-  double skipped(size_t i) const;
-  size_t pages_read() const { return scans_.statistics().pages; }
-
- private:
-  class Sink;
-
-  OrderLines& lines_;
-  EpochThread thread_;
-  const size_t part_, parts_;
-  const Publication publication_;
-  const std::vector<Query> queries_;
-  std::vector<std::unique_ptr<Sink>> sinks_;
-  storage::ScanScheduler scans_;
 };
 
 }  // namespace loam::bench

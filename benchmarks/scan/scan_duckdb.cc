@@ -4,12 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <sched.h>
+#include <fmt/format.h>
 
 #include "benchmarks/scan/order_lines.h"
 #include "common/base/assert.h"
@@ -27,8 +23,6 @@
 
 namespace loam::bench {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::array<size_t, 3> kQueries = {1, 64, 256};
 constexpr std::array<size_t, 2> kThreads = {1, 2};
@@ -38,100 +32,58 @@ constexpr double kTrySeconds = 1;
 /// One statement with FILTER clauses is cancelled after this multiple of the time of separate statements.
 constexpr double kGiveUp = 1.2;
 
-/// Minimum duration of a turn of either side. Shorter work is repeated, and the mean counts.
-constexpr double kTurnSeconds = 0.1;
-
-/// The mean of the seconds that `once` returns.
-template <class Once>
-double turn_ms(const Once& once) {
-  double seconds = 0;
-  size_t times = 0;
-  for (; seconds < kTurnSeconds; ++times) seconds += once();
-  return 1e3 * seconds / static_cast<double>(times);
+/// The name of DuckDB's table, and its columns in the order of OrderLineField.
+constexpr const char* kTableName = "lines";
+std::vector<DuckDbRows::Column> duckdb_columns() {
+  std::vector<DuckDbRows::Column> columns;
+  for (const OrderLineField field : {kOrder, kItem, kDelivered, kAmount})
+    columns.emplace_back(name_of(field), "BIGINT");
+  for (const OrderLineField field : {kLine, kQuantity, kSupplier}) columns.emplace_back(name_of(field), "INTEGER");
+  return columns;
 }
 
-/// Pins the calling thread and the threads that it starts to these cores until destruction.
-class ScopedAffinity {
- public:
-  explicit ScopedAffinity(std::span<const size_t> cores) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const size_t core : cores) CPU_SET(core, &set);
-    LOAM_CHECK(sched_getaffinity(0, sizeof(before_), &before_) == 0 && sched_setaffinity(0, sizeof(set), &set) == 0,
-               "a core that may be used cannot be chosen");
+/// Loads the rows of OrderLines into DuckDB.
+void load(DuckDb& duckdb, size_t rows, uint64_t seed) {
+  DuckDbRows texts(kTableName, duckdb_columns());
+  OrderLineGenerator lines(rows, seed);
+  for (size_t i = 0; i < rows; ++i) {
+    const OrderLine line = lines.next(false);
+    texts.add(fmt::format("{}|{}|{}|{}|{}|{}|{}", line.order, line.item, line.delivered, line.amount, line.line,
+                          line.quantity, line.supplier));
   }
-  ~ScopedAffinity() { sched_setaffinity(0, sizeof(before_), &before_); }
-  ScopedAffinity(const ScopedAffinity&) = delete;
-  ScopedAffinity& operator=(const ScopedAffinity&) = delete;
-
- private:
-  cpu_set_t before_{};
-};
-
-/// The last cores that this process may use, because the first core serves the interrupts on many machines.
-std::vector<size_t> last_cores(size_t count) {
-  cpu_set_t set;
-  std::vector<size_t> cores;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) throw std::runtime_error("sched_getaffinity");
-  for (size_t i = CPU_SETSIZE; i-- != 0 && cores.size() < count;) {
-    if (CPU_ISSET(i, &set)) cores.push_back(i);
-  }
-  return cores;
+  if (duckdb.load(texts) != rows) throw std::runtime_error("DuckDB has another number of rows");
 }
 
-/// The rows of OrderLines in a temporary folder, one file for each column.
-class ColumnFiles {
- public:
-  ColumnFiles(size_t rows, uint64_t seed) {
-    std::string folder = (fs::temp_directory_path() / "loam-bench-XXXXXX").string();
-    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder " + folder);
-    folder_ = folder;
-    try {
-      write(rows, seed);
-    } catch (...) {
-      remove();
-      throw;
-    }
-  }
-  ~ColumnFiles() { remove(); }
-  ColumnFiles(const ColumnFiles&) = delete;
-  ColumnFiles& operator=(const ColumnFiles&) = delete;
-
-  const fs::path& folder() const { return folder_; }
-
- private:
-  void write(size_t rows, uint64_t seed) const {
-    static_assert(std::endian::native == std::endian::little, "sums.py reads them so");
-    constexpr std::array<const char*, 7> kNames = {"order", "item",     "delivered", "amount",
-                                                   "line",  "quantity", "supplier"};
-    std::array<std::ofstream, kNames.size()> files;
-    for (size_t i = 0; i < files.size(); ++i) files[i].open(folder_ / kNames[i], std::ios::binary);
-    const auto put = [&](OrderLineField field, const auto& value) {
-      files[field].write(reinterpret_cast<const char*>(&value), sizeof(value));
-    };
-    OrderLineGenerator lines(rows, seed);
-    for (size_t i = 0; i < rows; ++i) {
-      const OrderLine line = lines.next(false);
-      put(kOrder, line.order);
-      put(kItem, line.item);
-      put(kDelivered, line.delivered);
-      put(kAmount, line.amount);
-      put(kLine, line.line);
-      put(kQuantity, line.quantity);
-      put(kSupplier, line.supplier);
-    }
-    for (std::ofstream& file : files) {
-      file.close();
-      if (!file) throw std::runtime_error("cannot write the columns into " + folder_.string() + ": is it full?");
-    }
-  }
-  void remove() const {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
-  fs::path folder_;
+/// How DuckDB computes several sums.
+enum class Form {
+  kSeparate,  ///< one statement for each sum
+  kFilter     ///< one statement with a FILTER clause for each sum
 };
+const char* name_of(Form form) { return form == Form::kSeparate ? "separate" : "filter"; }
+
+std::vector<std::string> statements_of(Form form, std::span<const RangeSum> ranges) {
+  std::vector<std::string> statements;
+  std::string sums;
+  for (const RangeSum& range : ranges) {
+    const std::string condition =
+        fmt::format("\"{0}\" >= {1} AND \"{0}\" < {2}", name_of(range.field), range.low, range.high);
+    statements.push_back(fmt::format("SELECT sum(amount) FROM {} WHERE {}", kTableName, condition));
+    sums += fmt::format("{}sum(amount) FILTER (WHERE {})", sums.empty() ? "" : ", ", condition);
+  }
+  if (form == Form::kFilter) statements = {fmt::format("SELECT {} FROM {}", sums, kTableName)};
+  return statements;
+}
+
+/// Whether the rows are these sums, in their order. The sum of no row is NULL.
+bool are_sums(std::span<const DuckDb::Rows> results, std::span<const int64_t> sums) {
+  std::vector<std::string> texts, expected;
+  for (const DuckDb::Rows& rows : results) {
+    for (const auto& row : rows) texts.insert(texts.end(), row.begin(), row.end());
+  }
+  std::ranges::replace(texts, "NULL", "0");
+  for (const int64_t sum : sums) expected.push_back(std::to_string(sum));
+  return texts == expected;
+}
 
 std::string figure_name(const char* what, size_t queries, size_t threads, const char* unit) {
   return std::string("scan.") + what + "_q" + std::to_string(queries) + (threads == 1 ? "" : "_2threads") + unit;
@@ -157,8 +109,7 @@ class DuckDbComparison {
         field_(random_range_field(run.seed)),
         lines_(rows, run.seed, {.columns = true, .ranges = field_}),
         ranges_(make_ranges(field_, kQueries.back(), run.seed)) {
-    const ColumnFiles columns(rows, run.seed);
-    if (duckdb_.load(columns.folder()) != rows) throw std::runtime_error("DuckDB has another number of rows");
+    load(duckdb_, rows, run.seed);
     for (const RangeSum& range : ranges_) {
       queries_.push_back(range.query());
       expected_.push_back(lines_.sum(range));
@@ -183,11 +134,11 @@ class DuckDbComparison {
  private:
   /// Chooses the faster form of DuckDB. The options of the figures tell the speed of both. One statement with 256
   /// FILTER clauses takes twenty times as long as separate ones, so the limit cancels it.
-  std::pair<DuckDb::Form, nlohmann::ordered_json> choose(size_t queries, const std::vector<size_t>& cores) {
-    duckdb_seconds(DuckDb::Form::kSeparate, 1, cores, {});  // starts the threads of DuckDB and touches its memory
-    const double separate = *best_seconds(DuckDb::Form::kSeparate, queries, cores, {});
-    const std::optional<double> filter = best_seconds(DuckDb::Form::kFilter, queries, cores, kGiveUp * separate);
-    const DuckDb::Form form = filter && *filter < separate ? DuckDb::Form::kFilter : DuckDb::Form::kSeparate;
+  std::pair<Form, nlohmann::ordered_json> choose(size_t queries, const std::vector<size_t>& cores) {
+    duckdb_seconds(Form::kSeparate, 1, cores, {});  // starts the threads of DuckDB and touches its memory
+    const double separate = *best_seconds(Form::kSeparate, queries, cores, {});
+    const std::optional<double> filter = best_seconds(Form::kFilter, queries, cores, kGiveUp * separate);
+    const Form form = filter && *filter < separate ? Form::kFilter : Form::kSeparate;
     nlohmann::ordered_json options = {{"rows", lines_.rows()},
                                       {"queries", queries},
                                       {"threads", cores.size()},
@@ -196,14 +147,14 @@ class DuckDbComparison {
                                       {"pages", lines_.pages()},
                                       {"instructions", storage::kernels().name},
                                       {"duckdb", duckdb_.version()},
-                                      {"duckdb_form", DuckDb::name_of(form)},
+                                      {"duckdb_form", name_of(form)},
                                       {"tried_separate_ms", rounded_ms(separate)}};
     options["tried_filter_ms"] = filter ? nlohmann::ordered_json(rounded_ms(*filter)) : "given up: slower";
     return {form, options};
   }
 
   /// Returns the best time of some trials, empty if every trial exceeds the limit.
-  std::optional<double> best_seconds(DuckDb::Form form, size_t queries, const std::vector<size_t>& cores,
+  std::optional<double> best_seconds(Form form, size_t queries, const std::vector<size_t>& cores,
                                      std::optional<double> limit) {
     std::optional<double> best;
     const uint64_t from = wall_ns();
@@ -215,18 +166,15 @@ class DuckDbComparison {
   }
 
   /// Returns the time of DuckDB, empty if it exceeded the limit. Checks the sums.
-  std::optional<double> duckdb_seconds(DuckDb::Form form, size_t queries, const std::vector<size_t>& cores,
+  std::optional<double> duckdb_seconds(Form form, size_t queries, const std::vector<size_t>& cores,
                                        std::optional<double> limit) {
-    DuckDb::Request question{.form = form,
-                             .cores = cores,
-                             .threads = cores.size(),
-                             .field = name_of(field_),
-                             .ranges = {},
-                             .limit_seconds = limit};
-    for (const RangeSum& range : std::span(ranges_).first(queries)) question.ranges.emplace_back(range.low, range.high);
-    const DuckDb::Response answer = duckdb_.execute(question);
+    const DuckDb::Response answer =
+        duckdb_.execute({.statements = statements_of(form, std::span(ranges_).first(queries)),
+                         .cores = cores,
+                         .threads = cores.size(),
+                         .limit_seconds = limit});
     if (answer.timed_out) return std::nullopt;
-    LOAM_CHECK(std::ranges::equal(answer.sums, std::span(expected_).first(queries)), "a wrong sum of DuckDB");
+    LOAM_CHECK(are_sums(answer.rows, std::span(expected_).first(queries)), "a wrong sum of DuckDB");
     return answer.seconds;
   }
 
