@@ -55,6 +55,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"scan-snapshot", "R14, R23", "a row that the scan's snapshot does not contain"},
     {"scan-sum", "R13, R23", "a sum or count that is not that of the snapshot"},
     {"scan-predicate", "R23, R24", "rows of a selection that differ from the matching rows of the snapshot"},
+    {"scan-expression", "R13, R23", "an error of a row that the snapshot does not contain, or a missing error"},
     // Non-transactional tables and counters.
     {"plain-version-returned", "R21", "a version number that a record had before"},
     {"plain-lost-update", "R21", "two writes that replaced one and the same version"},

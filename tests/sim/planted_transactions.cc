@@ -375,6 +375,21 @@ constexpr PlantedViolation kInTransactions[] = {
        const std::vector<ScannedRow> rows = {{Key(1), HistoryBuilder::seen(10, 1)}};
        s.model.selected(reader, HistoryBuilder::kTable, 1'001, rows, s.oracle.now());
      }},
+    {"scan-expression",
+     [](HistoryBuilder& s) {
+       s.put(10, {1, 2});
+       const auto reader = s.begin(0);
+       s.scan(reader, {{1, 10}, {2, 10}});
+       s.model.divided(reader, HistoryBuilder::kTable, 1'001 % TransactionModel::kDivisor, true, s.oracle.now());
+       s.model.divided(reader, HistoryBuilder::kTable, 1'000 % TransactionModel::kDivisor, true, s.oracle.now());
+     }},
+    {"scan-expression",
+     [](HistoryBuilder& s) {
+       s.put(10, {1, 2});
+       const auto reader = s.begin(0);
+       s.scan(reader, {{1, 10}, {2, 10}});
+       s.model.divided(reader, HistoryBuilder::kTable, 1'002 % TransactionModel::kDivisor, false, s.oracle.now());
+     }},
 };
 
 }  // namespace

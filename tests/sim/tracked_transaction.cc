@@ -29,16 +29,54 @@ Query rows_query() {
   return query;
 }
 
-Query sum_query() {
+/// The negation of a column.
+Computed negated(uint16_t column) { return {Operation::kNegate, FieldType::kInt64, {column}, {}, DatePart::kNone}; }
+
+/// `computed`: the sum of an expression that equals the value.
+Query sum_query(bool computed) {
   Query query;
   query.aggregates = {{AggregateOp::kCountAll, 0}, {AggregateOp::kSum, RowFields::kValue}};
+  if (computed) {
+    query.computed = {negated(RowFields::kValue), negated(kFirstComputed)};
+    query.aggregates[1].field = kFirstComputed + 1;
+  }
   // Selects all rows, by a range, so that the node uses its interval index.
   query.where.where(RowFields::kValue, PredicateOp::kGreaterEqual, {Value::int64(std::numeric_limits<int64_t>::min())});
   return query;
 }
 
+Computed number(int64_t value) {
+  return {Operation::kConstant, FieldType::kInt64, {}, {Value::int64(value)}, DatePart::kNone};
+}
+
+/// All rows, by expressions that are true. A row whose value has this remainder is an error.
+Query divide_query(int64_t remainder) {
+  Query query = rows_query();
+  const auto column = [](uint16_t place) { return static_cast<uint16_t>(kFirstComputed + place); };
+  const auto add = [&](Operation operation, FieldType type, std::vector<uint16_t> arguments) {
+    query.computed.push_back({operation, type, std::move(arguments), {}, DatePart::kNone});
+  };
+  query.computed = {number(TransactionModel::kDivisor), number(remainder), number(1)};
+  add(Operation::kModulo, FieldType::kInt64, {RowFields::kValue, column(0)});
+  add(Operation::kSubtract, FieldType::kInt64, {column(3), column(1)});
+  add(Operation::kDivide, FieldType::kInt64, {column(2), column(4)});
+  query.where.where(column(5), PredicateOp::kGreaterEqual, {Value::int64(-1)});
+  // Some notes are NULL, and no value is.
+  add(Operation::kIsNull, FieldType::kBoolean, {RowFields::kNote});
+  add(Operation::kIsNull, FieldType::kBoolean, {RowFields::kValue});
+  query.where.where(column(6), PredicateOp::kIsNotNull);
+  query.where.where(column(7), PredicateOp::kEqual, {Value::boolean(false)});
+  return query;
+}
+
 Query select_query(int64_t least) {
   Query query = rows_query();
+  if (least % 2 != 0) {
+    // The same rows, by an expression that falls with the value, which zone maps bound.
+    query.computed = {negated(RowFields::kValue)};
+    query.where.where(kFirstComputed, PredicateOp::kLessEqual, {Value::int64(-least)});
+    return query;
+  }
   query.where.where(RowFields::kValue, PredicateOp::kGreaterEqual, {Value::int64(least)});
   return query;
 }
@@ -329,7 +367,7 @@ bool TrackedTransaction::scan(const Table& table) {
 
 bool TrackedTransaction::sum(const Table& table) {
   const LogicalTime requested_at = process_.oracle.now();
-  const Chunks chunks = collect(process_, transaction_.scan(table, sum_query(), slow_reader()));
+  const Chunks chunks = collect(process_, transaction_.scan(table, sum_query(requested_at % 2 == 0), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), requested_at);
     return false;
@@ -347,6 +385,21 @@ bool TrackedTransaction::select(const Table& table, int64_t least) {
     return false;
   }
   process_.oracle.transactions().selected(number_, table.id(), least, rows_of(*chunks), requested_at);
+  return true;
+}
+
+bool TrackedTransaction::divide(const Table& table, int64_t remainder) {
+  const LogicalTime requested_at = process_.oracle.now();
+  const Chunks chunks = collect(process_, transaction_.scan(table, divide_query(remainder), slow_reader()));
+  const bool error = chunks.code() == StatusCode::kInvalidArgument;
+  if (!chunks.ok() && !error) {
+    failed(table, chunks.status(), requested_at);
+    return false;
+  }
+  process_.oracle.transactions().divided(number_, table.id(), remainder, error, requested_at);
+  if (error) return true;
+  process_.oracle.transactions().selected(number_, table.id(), std::numeric_limits<int64_t>::min(), rows_of(*chunks),
+                                          requested_at);
   return true;
 }
 
@@ -446,7 +499,7 @@ bool scan_snapshot(ClientProcess& process, std::span<const Table> tables, int64_
   std::vector<ScanRequest> requests;
   for (const Table& table : tables) {
     requests.push_back({table, rows_query()});
-    requests.push_back({table, sum_query()});
+    requests.push_back({table, sum_query(least % 2 != 0)});
     requests.push_back({table, select_query(least)});
   }
   auto streams = process.client.scan(requests);

@@ -97,6 +97,9 @@ class TrackedTransaction {
   bool scan(const client::Table& table);
   bool sum(const client::Table& table);
   bool select(const client::Table& table, int64_t least);
+  /// Reads all rows by expressions, one of which divides by 0 for values of this remainder
+  /// (TransactionModel::kDivisor).
+  bool divide(const client::Table& table, int64_t remainder);
   /// scan() and select() by an index whose first field is the value, ascending. The logical time decides whether they
   /// read backward, and whether at once or page by page.
   bool range(const client::Index& index);

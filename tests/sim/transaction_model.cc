@@ -251,6 +251,23 @@ void TransactionModel::selected(TransactionNumber number, TableId table, int64_t
   }
 }
 
+void TransactionModel::divided(TransactionNumber number, TableId table, int64_t remainder, bool error,
+                               LogicalTime requested_at) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  ++scans_;
+  ModelTransaction& reader = at(number);
+  if (!reader.scanned.contains(table) || losses_.any_since(std::min(requested_at, reader.requested))) return;
+  const auto fails = [&](Key key) {
+    const auto read = reader.reads.find({table, key});
+    return read != reader.reads.end() && read->second.present() && read->second.value % kDivisor == remainder;
+  };
+  if (std::ranges::any_of(keys_[table], fails) == error) return;
+  violate("scan-expression", "a scan of " + name(reader) + " that divides by 0 for values of remainder " +
+                                 std::to_string(remainder) + " ended " + (error ? "with" : "without") +
+                                 " an error, unlike its snapshot");
+}
+
 void TransactionModel::scan_ended(TransactionNumber number) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();

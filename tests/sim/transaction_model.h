@@ -141,6 +141,9 @@ class TransactionModel {
   /// A scan with "value >= least" returned these rows.
   void selected(TransactionNumber number, TableId table, int64_t least, std::span<const ScannedRow> rows,
                 LogicalTime requested_at);
+  /// A scan in which values with this remainder of kDivisor are errors has ended with such an error, or without one.
+  void divided(TransactionNumber number, TableId table, int64_t remainder, bool error, LogicalTime requested_at);
+  static constexpr int64_t kDivisor = 40;
   /// A scan outside of transactions has ended.
   void scan_ended(TransactionNumber number);
   /// A read or scan failed.

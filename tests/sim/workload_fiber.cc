@@ -351,6 +351,7 @@ void WorkloadFiber::scan_in_transaction() {
     }
     if (random_.one_in(2)) pause(shape_.think_ns);
     if (!tracked.scan(tables_.hot) || !tracked.select(tables_.hot, value()) || !tracked.sum(tables_.hot)) return false;
+    if (!tracked.divide(tables_.hot, value() % TransactionModel::kDivisor)) return false;
     return read_only || change_one(tracked, key, false);
   }));
 }
@@ -360,7 +361,8 @@ void WorkloadFiber::scan_wide() {
   static_cast<void>(begin_tracked(process_, true, [&](TrackedTransaction& tracked) {
     if (!tracked.scan(tables_.wide)) return false;
     if (random_.one_in(2)) pause(shape_.long_ns);
-    return tracked.scan(tables_.wide) && tracked.select(tables_.wide, value()) && tracked.sum(tables_.wide);
+    return tracked.scan(tables_.wide) && tracked.select(tables_.wide, value()) && tracked.sum(tables_.wide) &&
+           tracked.divide(tables_.wide, value() % TransactionModel::kDivisor);
   }));
 }
 
