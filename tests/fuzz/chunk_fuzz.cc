@@ -1,7 +1,7 @@
 // Fuzz target: chunks of scan results, and their use by a client. Input: a choice of schema, a choice of query, then
 // the chunk as a storage node would send it.
+#include "common/result/merge.h"
 #include "common/schema/chunk.h"
-#include "common/schema/merge.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tables.h"
 

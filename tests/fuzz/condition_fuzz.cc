@@ -22,7 +22,7 @@ constexpr size_t kLongestText = 64 << 10;
 /// Parses an expression that takes the whole text.
 Result<uint16_t> parse(std::string_view text, ExpressionBuilder& builder, const Schema& schema) {
   LOAM_ASSIGN_OR_RETURN(TokenStream tokens, TokenStream::open(text, "--where"));
-  LOAM_ASSIGN_OR_RETURN(const uint16_t column, parse_expression(tokens, builder, schema));
+  LOAM_ASSIGN_OR_RETURN(const uint16_t column, parse_expression(tokens, builder, FieldNames(schema)));
   LOAM_RETURN_IF_ERROR(tokens.expect_end());
   return column;
 }

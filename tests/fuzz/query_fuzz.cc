@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "common/expression/evaluator.h"
-#include "common/schema/aggregate.h"
+#include "common/result/aggregate.h"
 #include "common/schema/query.h"
 #include "common/testing/value_rows.h"
 #include "tests/fuzz/fuzz.h"

@@ -34,12 +34,15 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::require(parsed->names.size() == columns, "each column has a name");
   fuzz::require(std::set(parsed->names.begin(), parsed->names.end()).size() == columns, "names are unique");
   for (const cli::SortColumn& sort : parsed->sort) fuzz::require(sort.column < columns, "sort columns exist");
-  // A parsed query must survive the encoding in which it reaches the storage nodes.
+  // A parsed query must survive the encoding in which it reaches the storage nodes. What happens to groups stays here.
+  Query sent = parsed->query;
+  sent.groups = {};
+  if (sent.aggregating()) sent.limit = 0;
   Buffer bytes;
   ByteWriter writer(bytes);
   parsed->query.encode(writer);
   ByteReader reader(bytes);
   const auto again = Query::decode(reader);
-  fuzz::require(again.ok() && *again == parsed->query, "a query survives encoding");
+  fuzz::require(again.ok() && *again == sent, "a query survives encoding");
   return 0;
 }

@@ -42,7 +42,7 @@ std::optional<Parsed> parsed(std::string_view text, const Schema& schema) {
   auto tokens = cli::TokenStream::open(text, "text");
   if (!tokens.ok()) return std::nullopt;
   ExpressionBuilder builder(schema);
-  const auto number = cli::parse_expression(*tokens, builder, schema);
+  const auto number = cli::parse_expression(*tokens, builder, cli::FieldNames(schema));
   if (!number.ok() || !tokens->expect_end().ok() || *number < kFirstComputed) return std::nullopt;
   return Parsed{builder.computed(), *number};
 }
