@@ -14,7 +14,7 @@ namespace loam::bench {
 /// 1 MiB; the specification's has 300 MB.
 class CommentText {
  public:
-  /// The same seed gives the same text.
+  /// Makes the text. Objects with equal seeds have equal texts.
   explicit CommentText(uint64_t seed);
 
   /// A piece at a random place, of a random length from `low` to `high` bytes. A view into this object.

@@ -112,7 +112,7 @@ struct LineItemGenerator::State {
     for (size_t i = 0; i < orders; ++i) rows += counts.between(1, kMaxLines);
   }
 
-  testing::Random lines_of_orders;  // of its own, so that rows can be counted beforehand
+  testing::Random lines_of_orders;  // apart from `random`, so that the constructor can count the rows
   testing::Random random;
   const CommentText comments;
   const uint64_t parts;

@@ -19,7 +19,7 @@ constexpr size_t kBytesPerStep = size_t{256} << 10;
 
 std::unique_ptr<PagePool> pool_for(const Schema& schema, const ScanTable::Options& options) {
   const size_t bytes = options.rows * storage::entry_size(schema.fixed_size() + options.text_bytes);
-  constexpr size_t kSlotBytes = 16;  // of the index, at its fullest half
+  constexpr size_t kSlotBytes = 16;  // bytes of the index for each row, when half of its slots are used
   // The compactor makes column pages only while the pool is not under pressure (CompactorOptions::pressure_fill).
   const size_t spare = options.columns ? bytes / 2 : bytes / 5;
   auto pool = PagePool::create({.limit_bytes = bytes + spare + 4 * kSlotBytes * options.rows + (size_t{256} << 20)});

@@ -120,7 +120,7 @@ class ExpressionEvaluator {
   size_t texts_left_ = kMaxBatchTexts;                   // bytes that texts of the batch may still take
   std::vector<uint16_t> kept_;                           // columns that keep more than kKeptTextBytes
   std::vector<uint16_t> pending_;                        // columns that compute_all() has to compute
-  std::vector<Argument> arguments_;                      // of the column that compute() computes
+  std::vector<Argument> arguments_;                      // arguments of the column in compute()
   std::vector<std::unique_ptr<ComputedLanes>> columns_;  // null: a free number
   std::vector<uint16_t> free_;                           // the free numbers
   std::unordered_map<std::string, uint16_t> numbers_;    // by the encoding of a column

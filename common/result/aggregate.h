@@ -154,7 +154,7 @@ class GroupTable {
     AggregateOp op;
     uint16_t field;
     FieldType type;  // type of the field; kNull for count_all
-    // Of a count of distinct values: the values of all groups. A key is the number of the group and a value.
+    // The values that count(DISTINCT) has seen. A key has the number of a group and a value.
     std::unique_ptr<KeyTable> distinct{};
     std::vector<std::pair<uint32_t, uint32_t>> by_group{};  // group and number of each key in `distinct`, ascending
   };

@@ -32,14 +32,14 @@ class GroupRuns {
   /// Writes all groups of a table as a run, and clears the table. kNoSpace: the file cannot be written.
   Status add(GroupTable& table);
   /// Merges all runs into `table`, which is empty, and calls `batch` whenever it has some complete groups; it clears
-  /// the table afterwards. Ends when `batch` returns false, which says that no more groups are wanted. Errors are those
-  /// of reading, of GroupTable::merge() and of `batch`.
+  /// the table afterwards. Ends when `batch` returns false, because the caller wants no more groups. Fails if the file
+  /// cannot be read, and with the errors of GroupTable::merge() and of `batch`.
   Status merge(GroupTable& table, const std::function<Result<bool>()>& batch);
 
  private:
   /// The place of a run in the file.
   struct Run {
-    uint64_t next;  // of the next chunk
+    uint64_t next;  // place of the next chunk
     uint64_t end;
   };
   struct Cursor;

@@ -48,7 +48,7 @@ class RowResults {
   const Query query_;
   const std::shared_ptr<const ResultSchema> partial_;
   FieldBatch batch_;
-  std::vector<Identity> identities_;  // of the rows of the batch
+  std::vector<Identity> identities_;  // by row of the batch
   RowSelection selection_;
   std::vector<uint16_t> used_;  // the computed columns of the result
   std::optional<GroupTable> groups_;

@@ -350,8 +350,8 @@ class AggregateOutput final : public Output {
   MemoryAccount& account_;
   const size_t indexed_bytes_;         // upper bound on the bytes of a group of an index
   size_t reserved_bytes_ = 0;          // acquired for groups of indexes
-  GroupTable groups_;                  // of the rows that the query consumes
-  std::optional<GroupTable> indexed_;  // of the rows that interval indexes add; has no limits of its own
+  GroupTable groups_;                  // groups of the rows that the query consumes
+  std::optional<GroupTable> indexed_;  // groups of the rows that interval indexes add
   size_t next_indexed_ = 0;            // the next one of these groups to send
   uint64_t epoch_ = 0;                 // the epoch of known_
   std::vector<uint32_t> known_;        // by the number of a set: its group + 1, or 0

@@ -98,11 +98,11 @@ TEST_F(QueryPlanTest, NamesOperationsOfTheResult) {
   EXPECT_EQ(hours.query.groups.where.all[0].any[0].field, 0);
   const std::string branches = "case when dep_delay / 60 > 2 then count(*) > 1 else dep_delay / 60 = 0 end";
   EXPECT_TRUE(parse_query({.aggregate = "count(*)", .group_by = "dep_delay / 60", .having = branches}, schema_).ok());
-  // The same signs with others that bind as much are another expression.
+  // 2 * dep_delay / 60 multiplies before it divides, so it does not contain the column.
   EXPECT_NE(error({.aggregate = "count(*)", .group_by = "dep_delay / 60", .having = "2 * dep_delay / 60 > 2"})
                 .find("the result has no column dep_delay; it has dep_delay / 60, count(*)"),
             std::string::npos);
-  // Of two names the longer one counts, and the case of a text in quotes.
+  // The longer of two names wins. Texts in quotes differ by case.
   const QueryPlan records =
       parse_query({.select = "distance, distance + dep_delay", .order_by = "distance + dep_delay"}, schema_).value();
   EXPECT_EQ(records.sort, (std::vector<SortColumn>{{1, false}}));
