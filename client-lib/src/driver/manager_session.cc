@@ -347,10 +347,18 @@ void ManagerSession::on_failure(uint64_t token, const Status& status, rpc::Execu
 // ---- catalog -------------------------------------------------------------------------------------------------------
 
 Status ManagerSession::refresh_catalog() {
-  LOAM_RETURN_IF_ERROR(end_status_);
-  auto reply = call<wire::GetCatalogReply>(wire::GetCatalog{});
-  if (!reply.ok()) return reply.status();
-  return catalog_.install(std::move(reply->catalog), manager_epoch_);
+  const uint64_t deadline_ns = fiber::CancelScope::deadline(worker_.now_ns() + options_.request_timeout_ns);
+  for (;;) {
+    LOAM_RETURN_IF_ERROR(end_status_);
+    rpc::Call<wire::GetCatalogReply> fetch;
+    send(fetch, wire::GetCatalog{}, deadline_ns);
+    Status status = fetch.wait();
+    if (status.ok()) return catalog_.install(std::move(fetch.reply().catalog), manager_epoch_);
+    // The channel does not repeat this request after the loss of its connection. The next one waits for the next
+    // connection, so the channel's pauses limit the rate.
+    const bool lost = status == StatusCode::kUnavailable && fetch.executed() != rpc::ExecutionStatus::kRefused;
+    if (!lost || worker_.now_ns() >= deadline_ns) return status;
+  }
 }
 
 void ManagerSession::refresh_catalog_async() {

@@ -84,6 +84,22 @@ TEST_F(SessionTest, LostConnectionsFailNoCall) {
   EXPECT_EQ(statistics.resumed, seen.resumed);
 }
 
+// A begin whose reply names a newer catalog fetches it, and the channel does not repeat that request.
+TEST_F(SessionTest, BeginsFetchTheCatalogAgainAfterALostConnection) {
+  prepare();
+  for (const MutantResult action : {MutantResult::kClose, MutantResult::kApplyAndClose}) {
+    SCOPED_TRACE("action " + std::to_string(static_cast<int>(action)));
+    const size_t fetches = cluster_.count(Opcode::kGetCatalog);
+    at(Opcode::kGetCatalog, action);
+    cluster_.set_node(wire::NodeState::kLive, Incarnation(1));  // a new version of the catalog
+    const Status status = increment();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    EXPECT_GT(cluster_.count(Opcode::kGetCatalog), fetches) << "the loss must happen";
+  }
+  EXPECT_EQ(value(), 5 + 2);
+  EXPECT_EQ(client_->statistics().sessions_opened, 1u);
+}
+
 TEST_F(SessionTest, CommitManagerOfAnotherClusterIsRefusedUntilTheRightOneReturns) {
   prepare();
   const auto read = [&] {
