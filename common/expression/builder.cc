@@ -22,10 +22,11 @@ class NoFields final : public FieldSource {
  public:
   const RowMask& all() const override { return one_; }
   FieldType type(uint16_t) const override { return {}; }
-  ColumnLanes lanes(uint16_t) override { return {}; }
+  const ColumnLanes& lanes(uint16_t) override { return none_; }
 
  private:
   const RowMask one_ = RowMask::first(1);
+  const ColumnLanes none_;
 };
 
 /// The value of an operation on constants; nothing if it is an error.
@@ -35,7 +36,7 @@ std::optional<Value> folded(Computed column, std::span<const Computed* const> ar
   for (size_t i = 0; i < arguments.size(); ++i) column.arguments[i] = evaluator.add(*arguments[i]).value();
   const uint16_t number = evaluator.add(column).value();
   evaluator.begin_batch();
-  const ColumnLanes lanes = evaluator.computed(number);
+  const ColumnLanes& lanes = evaluator.computed(number);
   if (lanes.failed.any()) return std::nullopt;
   return value_of(lanes, column.type, 0);
 }

@@ -50,6 +50,13 @@ struct ComputedLanes {
     return views->data();
   }
 
+  /// Forgets the values of the batch before. The arrays of another type than the column's are never set.
+  void clear() {
+    lanes.keys = nullptr;
+    lanes.longs = nullptr;
+    lanes.magnitude = ColumnLanes::kAnyMagnitude;
+    lanes.truths = lanes.present = lanes.failed = {};
+  }
   /// Sets the array of the type if no row has a value, because readers expect one.
   void ensure_array();
   /// Copies the values of some rows of an argument of the same type.

@@ -39,11 +39,13 @@ void fill_constant(ComputedLanes& work) {
     const Int128 number = value.as_decimal();
     if (const auto key = static_cast<int64_t>(number); key == number) {
       std::fill_n(work.keys(), kBlockRows, key);
+      work.lanes.magnitude = ColumnLanes::magnitude_of(key, key);
     } else {
       std::fill_n(work.longs(), kBlockRows, number);
     }
   } else if (type != FieldType::kBoolean) {
     std::fill_n(work.keys(), kBlockRows, value.as_int64());
+    work.lanes.magnitude = ColumnLanes::magnitude_of(value.as_int64(), value.as_int64());
   }
 }
 
@@ -164,7 +166,7 @@ void ExpressionEvaluator::release(uint16_t number) {
   }
 }
 
-ColumnLanes ExpressionEvaluator::lanes(uint16_t number) {
+const ColumnLanes& ExpressionEvaluator::lanes(uint16_t number) {
   return number < kFirstComputed ? fields_.lanes(number) : computed(number);
 }
 
@@ -212,15 +214,15 @@ void ExpressionEvaluator::compute(ComputedLanes& work) {
     if (value.type() == FieldType::kBoolean) work.lanes.truths = value.as_boolean() ? all : RowMask();
     return;
   }
-  work.lanes = {};
+  work.clear();
   std::vector<Argument>& arguments = arguments_;
   arguments.clear();
   for (const uint16_t argument : column.arguments) arguments.push_back({type(argument), lanes(argument)});
   // Takes over the errors of an argument at these rows.
   const auto fail_as = [&](size_t argument, const RowMask& rows) {
     const uint16_t of = column.arguments[argument];
+    if (of < kFirstComputed) return;
     const RowMask more = (rows & arguments[argument].lanes.failed) - work.lanes.failed;
-    if (of < kFirstComputed || !more.any()) return;
     ComputedLanes& from = *columns_[of - kFirstComputed];
     more.for_each([&](size_t row) { work.failure(row) = from.failure(row); });
     work.lanes.failed |= more;

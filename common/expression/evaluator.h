@@ -1,9 +1,11 @@
 // Evaluation of computed columns for a batch of rows at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +25,8 @@ namespace loam {
 /// present are undefined; those behind the rows of the batch may have any value.
 struct ColumnLanes {
   const int64_t* keys = nullptr;  ///< integers, dates, timestamps, decimals up to 18 digits
+  /// A bound m on the keys of present rows: each of them is in [-m - 1, m]. It is known without a look at the keys.
+  uint64_t magnitude = kAnyMagnitude;
   const double* reals = nullptr;  ///< floats of both widths
   /// Decimals of more digits. Null if all of them fit 64 bits: then they are in `keys`.
   const Int128* longs = nullptr;
@@ -30,6 +34,13 @@ struct ColumnLanes {
   RowMask truths;                           ///< of a boolean, the rows with TRUE; all of them are present
   RowMask present;                          ///< the rows with a value: neither NULL nor an error
   RowMask failed;                           ///< the rows whose value is an error
+
+  /// The bound of all integers of 64 bits.
+  static constexpr uint64_t kAnyMagnitude = std::numeric_limits<int64_t>::max();
+  /// The bound of integers between these two.
+  static constexpr uint64_t magnitude_of(int64_t least, int64_t greatest) {
+    return static_cast<uint64_t>(std::max(least ^ (least >> 63), greatest ^ (greatest >> 63)));
+  }
 
   /// An integer or decimal.
   Int128 whole(size_t row) const { return longs != nullptr ? longs[row] : Int128{keys[row]}; }
@@ -44,7 +55,7 @@ class FieldSource {
   /// The type of a field.
   virtual FieldType type(uint16_t field) const = 0;
   /// The values of a field; valid until the next batch.
-  virtual ColumnLanes lanes(uint16_t field) = 0;
+  virtual const ColumnLanes& lanes(uint16_t field) = 0;
 };
 
 /// Why the value of an expression is an error.
@@ -66,8 +77,8 @@ struct ComputedLanes;
 
 /// An argument of an operation.
 struct Argument {
-  FieldType type;     ///< the type of its column
-  ColumnLanes lanes;  ///< its values
+  FieldType type;            ///< the type of its column
+  const ColumnLanes& lanes;  ///< its values; valid until the next batch
 };
 
 /// Evaluates computed columns for all rows of a batch, each at most once.
@@ -108,7 +119,7 @@ class ExpressionEvaluator {
   Status error(uint16_t number, size_t row) const;
 
  private:
-  ColumnLanes lanes(uint16_t number);
+  const ColumnLanes& lanes(uint16_t number);
   /// Computes the column and its arguments, as far as this batch has not.
   void compute_all(ComputedLanes& work);
   void compute(ComputedLanes& work);

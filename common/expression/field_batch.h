@@ -52,7 +52,7 @@ class FieldBatch final : public FieldSource {
 
   const RowMask& all() const override { return all_; }
   FieldType type(uint16_t field) const override { return types_[field]; }
-  ColumnLanes lanes(uint16_t field) override {
+  const ColumnLanes& lanes(uint16_t field) override {
     Column& column = columns_[field];
     ensure(column, types_[field]);
     return column.lanes;

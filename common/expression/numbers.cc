@@ -1,9 +1,11 @@
 // Arithmetic and comparisons. Most columns of numbers are small, so each operation has a loop over 64-bit integers
 // without checks, which is used if the magnitudes of the arguments exclude an overflow, and an exact one for the rest.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
+
+#include <immintrin.h>
 
 #include "common/base/assert.h"
 #include "common/expression/computed_lanes.h"
@@ -35,8 +37,8 @@ RowMask rows_with(const RowMask& among, Test test) {
   return rows;
 }
 
-/// Bits of the largest magnitude among the present values: all are in [-2^bits, 2^bits).
-unsigned bits_of(const ColumnLanes& lanes) {
+/// An upper bound on the absolute values of the present keys, from a look at each.
+Int128 largest_of(const ColumnLanes& lanes) {
   uint64_t all = 0;
   const auto add = [&](size_t row) { all |= static_cast<uint64_t>(lanes.keys[row] ^ (lanes.keys[row] >> 63)); };
   // In most blocks all rows are present, and a loop without holes is vectorized.
@@ -45,9 +47,48 @@ unsigned bits_of(const ColumnLanes& lanes) {
   } else {
     lanes.present.for_each(add);
   }
-  return static_cast<unsigned>(std::bit_width(all));
+  return Int128{all} + 1;
 }
-unsigned bits_of(Int128 factor) { return static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(factor))); }
+
+/// Upper bounds on the absolute values of the keys of two arguments.
+struct Largest {
+  Int128 a, b;
+};
+/// Results of at most this absolute value are computed in 64 bits without checks.
+constexpr Int128 kUnchecked = Int128{1} << 62;
+
+/// Returns bounds for which result(bounds), a bound on the results, is at most kUnchecked; nothing if there are none.
+/// Looks at the keys only if the known magnitudes are not enough.
+template <class ResultOf>
+std::optional<Largest> unchecked(const ColumnLanes& a, const ColumnLanes& b, ResultOf result) {
+  const Largest known{Int128{a.magnitude} + 1, Int128{b.magnitude} + 1};
+  if (result(known) <= kUnchecked) return known;
+  const Largest seen{largest_of(a), largest_of(b)};
+  if (result(seen) <= kUnchecked) return seen;
+  return std::nullopt;
+}
+
+Int128 sum_of(const Largest& of) { return of.a + of.b; }
+Int128 product_of(const Largest& of) { return of.a * of.b; }
+
+/// Sets the keys to the products. `largest`: of the factors.
+void multiply_all(ComputedLanes& work, const ColumnLanes& a, const ColumnLanes& b, const Largest& largest) {
+  int64_t* const out = work.keys();
+  work.lanes.magnitude = static_cast<uint64_t>(product_of(largest));
+  constexpr Int128 kHalf = std::numeric_limits<int32_t>::max();
+  if (largest.a <= kHalf && largest.b <= kHalf) {
+    // AVX2 multiplies integers of 32 bits in one instruction, and those of 64 bits in many.
+    for (size_t row = 0; row < kBlockRows; row += 4) {
+      const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a.keys + row));
+      const __m256i y = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b.keys + row));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + row), _mm256_mul_epi32(x, y));
+    }
+    return;
+  }
+  for_all([&](size_t row) {
+    out[row] = static_cast<int64_t>(static_cast<uint64_t>(a.keys[row]) * static_cast<uint64_t>(b.keys[row]));
+  });
+}
 
 int64_t lowest_of(FieldType type) {
   switch (type) {
@@ -77,6 +118,8 @@ int64_t highest_of(FieldType type) {
 /// Marks the present rows whose key is no value of the type.
 void check_range(ComputedLanes& work) {
   const int64_t low = lowest_of(work.column.type), high = highest_of(work.column.type);
+  const auto bound = static_cast<int64_t>(work.lanes.magnitude);
+  if (low <= -bound - 1 && bound <= high) return;
   const int64_t* const keys = work.lanes.keys;
   bool outside = false;
   for_all([&](size_t row) { outside |= keys[row] < low || keys[row] > high; });
@@ -125,26 +168,26 @@ void compute_integers(ComputedLanes& work, const ColumnLanes& a, const ColumnLan
   const auto exact = [&](auto f) {
     compute_exact(work, [&](size_t row) { return f(Int128{a.keys[row]}, Int128{b.keys[row]}); });
   };
-  const unsigned of_a = bits_of(a), of_b = bits_of(b);
+  const auto add_all = [&](const Largest& largest, uint64_t sign) {
+    for_all([&, out = work.keys()](size_t row) {
+      out[row] = static_cast<int64_t>(static_cast<uint64_t>(a.keys[row]) + sign * static_cast<uint64_t>(b.keys[row]));
+    });
+    work.lanes.magnitude = static_cast<uint64_t>(sum_of(largest));
+    check_range(work);
+  };
   switch (work.column.operation) {
     case Operation::kAdd:
-      if (std::max(of_a, of_b) > 61) return exact([](Int128 x, Int128 y) { return x + y; });
-      for_all([&, out = work.keys()](size_t row) {
-        out[row] = static_cast<int64_t>(static_cast<uint64_t>(a.keys[row]) + static_cast<uint64_t>(b.keys[row]));
-      });
-      return check_range(work);
+      if (const auto largest = unchecked(a, b, sum_of)) return add_all(*largest, 1);
+      return exact([](Int128 x, Int128 y) { return x + y; });
     case Operation::kSubtract:
-      if (std::max(of_a, of_b) > 61) return exact([](Int128 x, Int128 y) { return x - y; });
-      for_all([&, out = work.keys()](size_t row) {
-        out[row] = static_cast<int64_t>(static_cast<uint64_t>(a.keys[row]) - static_cast<uint64_t>(b.keys[row]));
-      });
-      return check_range(work);
+      if (const auto largest = unchecked(a, b, sum_of)) return add_all(*largest, ~uint64_t{0});
+      return exact([](Int128 x, Int128 y) { return x - y; });
     case Operation::kMultiply:
-      if (of_a + of_b > 62) return exact([](Int128 x, Int128 y) { return x * y; });
-      for_all([&, out = work.keys()](size_t row) {
-        out[row] = static_cast<int64_t>(static_cast<uint64_t>(a.keys[row]) * static_cast<uint64_t>(b.keys[row]));
-      });
-      return check_range(work);
+      if (const auto largest = unchecked(a, b, product_of)) {
+        multiply_all(work, a, b, *largest);
+        return check_range(work);
+      }
+      return exact([](Int128 x, Int128 y) { return x * y; });
     default:
       break;
   }
@@ -206,8 +249,10 @@ void compute_decimal_sum(ComputedLanes& work, const Argument& a, const Argument&
   const ColumnLanes &x = a.lanes, &y = b.lanes;
   if (x.longs == nullptr && y.longs == nullptr && std::max(of_a, of_b) <= kMaxShortDecimalDigits) {
     const Int128 factor_a = power_of_ten(of_a), factor_b = power_of_ten(of_b);
-    if (bits_of(x) + bits_of(factor_a) <= 61 && bits_of(y) + bits_of(factor_b) <= 61) {
+    const auto sum = [&](const Largest& of) { return of.a * factor_a + of.b * factor_b; };
+    if (const auto largest = unchecked(x, y, sum)) {
       int64_t* const out = work.keys();
+      work.lanes.magnitude = static_cast<uint64_t>(sum(*largest));
       const auto f = static_cast<uint64_t>(factor_a), g = static_cast<uint64_t>(subtracts ? -factor_b : factor_b);
       for_all([&](size_t row) {
         out[row] =
@@ -225,12 +270,8 @@ void compute_decimal_sum(ComputedLanes& work, const Argument& a, const Argument&
 
 void compute_decimal_product(ComputedLanes& work, const Argument& a, const Argument& b) {
   const ColumnLanes &x = a.lanes, &y = b.lanes;
-  if (x.longs == nullptr && y.longs == nullptr && bits_of(x) + bits_of(y) <= 62) {
-    int64_t* const out = work.keys();
-    for_all([&](size_t row) {
-      out[row] = static_cast<int64_t>(static_cast<uint64_t>(x.keys[row]) * static_cast<uint64_t>(y.keys[row]));
-    });
-    return;
+  if (x.longs == nullptr && y.longs == nullptr) {
+    if (const auto largest = unchecked(x, y, product_of)) return multiply_all(work, x, y, *largest);
   }
   compute_decimals(work, [&](size_t row) { return multiply_decimals(x.whole(row), y.whole(row)); });
 }
@@ -296,6 +337,7 @@ void compute_negation(ComputedLanes& work, const Argument& a) {
     for_all([&, out = work.keys()](size_t row) {
       out[row] = static_cast<int64_t>(0 - static_cast<uint64_t>(x.keys[row]));
     });
+    work.lanes.magnitude = std::min(x.magnitude + 1, ColumnLanes::kAnyMagnitude);
     if (is_integer(a.type)) {
       work.fail(rows_with(x.present, [&, low = lowest_of(a.type)](size_t row) { return x.keys[row] == low; }),
                 ExpressionFault::kOutOfRange);

@@ -17,11 +17,17 @@ struct RowMask {
   static constexpr size_t kWordBits = 64;
   static constexpr size_t kWords = kBlockRows / kWordBits;
 
-  std::array<uint64_t, kWords> words{};
+  /// One register of AVX2: an array would be copied in halves, and a load behind these would wait for both.
+  using Words [[gnu::vector_size(kBlockRows / 8)]] = uint64_t;
+  Words words{};
 
   /// Returns the rows [0, n).
   static RowMask first(size_t n) {
     RowMask mask;
+    if (n == kBlockRows) {  // most blocks are full
+      mask.words = ~mask.words;
+      return mask;
+    }
     for (size_t w = 0; w < kWords; ++w) {
       const size_t begin = w * kWordBits;
       mask.words[w] = n <= begin ? 0 : n >= begin + kWordBits ? ~uint64_t{0} : (uint64_t{1} << (n - begin)) - 1;
@@ -36,7 +42,7 @@ struct RowMask {
   bool any() const { return (words[0] | words[1] | words[2] | words[3]) != 0; }
   size_t count() const {
     size_t n = 0;
-    for (const uint64_t word : words) n += static_cast<size_t>(std::popcount(word));
+    for (size_t w = 0; w < kWords; ++w) n += static_cast<size_t>(std::popcount(words[w]));
     return n;
   }
   /// Returns the lowest row. The set must not be empty.
@@ -72,22 +78,25 @@ struct RowMask {
   }
 
   RowMask& operator&=(const RowMask& other) {
-    for (size_t w = 0; w < kWords; ++w) words[w] &= other.words[w];
+    words &= other.words;
     return *this;
   }
   RowMask& operator|=(const RowMask& other) {
-    for (size_t w = 0; w < kWords; ++w) words[w] |= other.words[w];
+    words |= other.words;
     return *this;
   }
   /// Removes the rows of `other`.
   RowMask& operator-=(const RowMask& other) {
-    for (size_t w = 0; w < kWords; ++w) words[w] &= ~other.words[w];
+    words &= ~other.words;
     return *this;
   }
   friend RowMask operator&(RowMask a, const RowMask& b) { return a &= b; }
   friend RowMask operator|(RowMask a, const RowMask& b) { return a |= b; }
   friend RowMask operator-(RowMask a, const RowMask& b) { return a -= b; }
-  bool operator==(const RowMask&) const = default;
+  bool operator==(const RowMask& other) const {
+    const RowMask different{words ^ other.words};
+    return !different.any();
+  }
 };
 static_assert(RowMask::kWords == 4, "any() names the words");
 

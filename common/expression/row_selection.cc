@@ -62,12 +62,12 @@ FieldType RowSelection::type(uint16_t column) const {
   return column < kFirstComputed ? fields_.type(column) : evaluator_.type(number_of(column));
 }
 
-ColumnLanes RowSelection::lanes(uint16_t column) {
+const ColumnLanes& RowSelection::lanes(uint16_t column) {
   return column < kFirstComputed ? fields_.lanes(column) : evaluator_.computed(number_of(column));
 }
 
 RowMask RowSelection::matching(const Predicate& predicate) {
-  const ColumnLanes of = lanes(predicate.field);
+  const ColumnLanes& of = lanes(predicate.field);
   if (predicate.op == PredicateOp::kIsNull) return fields_.all() - of.present - of.failed;
   const FieldType type = this->type(predicate.field);
   return of.present.filter([&](size_t row) { return holds(predicate, value_of(of, type, row)); });

@@ -31,7 +31,7 @@ class RowSelection {
   /// The type of a column.
   FieldType type(uint16_t column) const;
   /// The values of a column; valid until the next batch.
-  ColumnLanes lanes(uint16_t column);
+  const ColumnLanes& lanes(uint16_t column);
 
   /// The rows of a batch, in two sets.
   struct Selected {

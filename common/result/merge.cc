@@ -170,7 +170,7 @@ class ResultMerger::Impl {
   Status rank(RowSelection& selection, const ChunkView& rows, size_t row) {
     Ranked& ranked = ranked_.emplace_back();
     for (const OrderColumn& by : query_.groups.order_by) {
-      const ColumnLanes lanes = selection.lanes(by.column);
+      const ColumnLanes& lanes = selection.lanes(by.column);
       if (lanes.failed.test(row)) return selection.error(by.column, row);
       ranked.by.push_back(value_of(lanes, selection.type(by.column), row));
     }

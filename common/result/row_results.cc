@@ -27,7 +27,7 @@ class BatchRow final : public GroupRow {
   std::string_view text(size_t column) const override { return lanes(column).texts[row_]; }
 
  private:
-  ColumnLanes lanes(size_t column) const { return columns_.lanes(static_cast<uint16_t>(column)); }
+  const ColumnLanes& lanes(size_t column) const { return columns_.lanes(static_cast<uint16_t>(column)); }
 
   RowSelection& columns_;
   const size_t row_;

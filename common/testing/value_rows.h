@@ -23,7 +23,7 @@ class ValueRows final : public FieldSource {
 
   const RowMask& all() const override { return all_; }
   FieldType type(uint16_t field) const override { return schema_.field(field).type; }
-  ColumnLanes lanes(uint16_t field) override { return columns_[field].lanes; }
+  const ColumnLanes& lanes(uint16_t field) override { return columns_[field].lanes; }
 
  private:
   struct Column {

@@ -87,8 +87,10 @@ class Columns {
   /// The columns of the page in which the entry lies.
   static const Columns& of(const Entry& entry) { return of(*Page::of(&entry)); }
   /// The number of the entry's row in its page. All entries of a column page have the size of the header.
-  static size_t row_of(const Entry& entry) {
-    return (reinterpret_cast<uint64_t>(&entry) - reinterpret_cast<uint64_t>(Page::of(&entry)) - Page::kHeaderBytes) /
+  static size_t row_of(const Entry& entry) { return row_of(entry, *Page::of(&entry)); }
+  /// The number of an entry in this page. The entry itself is not read, because that would often be a cache miss.
+  static size_t row_of(const Entry& entry, const Page& page) {
+    return (reinterpret_cast<uint64_t>(&entry) - reinterpret_cast<uint64_t>(&page) - Page::kHeaderBytes) /
            sizeof(Entry);
   }
 

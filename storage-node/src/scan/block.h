@@ -83,7 +83,7 @@ class Block {
   const Entry* gather_columns(const Page& page, const Entry* from, const Entry* end) {
     columns_ = &Columns::of(page);
     entries_ = from;
-    first_row_ = Columns::row_of(*from);
+    first_row_ = Columns::row_of(*from, page);
     size_ = entries_read_ = std::min<size_t>(kRows, static_cast<size_t>(end - from));
     all_visible_ = page.all_visible();
     max_from_ = 0;

@@ -101,9 +101,15 @@ const int64_t* BlockValues::load_computed_keys(uint16_t field, Column& column) {
   return out;
 }
 
-ColumnLanes BlockValues::field_lanes(uint16_t field) {
+const ColumnLanes& BlockValues::field_lanes(uint16_t field) {
+  Column& column = columns_[field];
+  if (std::exchange(column.argument_of, number_) != number_) load_field_lanes(field, column.argument);
+  return column.argument;
+}
+
+void BlockValues::load_field_lanes(uint16_t field, ColumnLanes& out) {
   const FieldType type = schema_->field(field).type;
-  ColumnLanes out;
+  out.longs = nullptr;
   out.present = present(field);
   Column& column = columns_[field];
   if (is_variable(type)) {
@@ -117,19 +123,19 @@ ColumnLanes BlockValues::field_lanes(uint16_t field) {
     out.truths = out.present.filter([&](size_t row) { return bits[row] != 0; });
   } else {
     out.keys = keys(field);
+    out.magnitude = known_magnitude(field);
     const auto shared = [&](size_t row) {
       return out.keys[row] == std::numeric_limits<int64_t>::min() ||
              out.keys[row] == std::numeric_limits<int64_t>::max();
     };
     // Keys beyond 64 bits are not the values.
-    if (is_long(type) && out.present.filter(shared).any()) {
+    if (is_long(type) && out.magnitude == ColumnLanes::kAnyMagnitude && out.present.filter(shared).any()) {
       if (column.longs == nullptr) column.longs = std::make_unique<std::array<Int128, kBlockRows>>();
       out.present.for_each([&](size_t row) { (*column.longs)[row] = value<Int128>(field, row); });
       out.longs = column.longs->data();
       out.keys = nullptr;
     }
   }
-  return out;
 }
 
 const int64_t* BlockValues::load_keys(uint16_t field, Column& column) {
@@ -208,7 +214,16 @@ const double* BlockValues::reals(uint16_t field) {
   return column.reals;
 }
 
+uint64_t BlockValues::known_magnitude(uint16_t column) {
+  if (column >= kFirstComputed) return evaluator_.computed(column).magnitude;
+  const Columns* const columns = block_->columns();
+  if (columns == nullptr) return ColumnLanes::kAnyMagnitude;
+  const storage::Column& header = columns->column(column);
+  return header.least > header.greatest ? 0 : ColumnLanes::magnitude_of(header.least, header.greatest);
+}
+
 uint64_t BlockValues::magnitude(uint16_t field) {
+  if (const uint64_t known = known_magnitude(field); known < kSmallMagnitude) return known;
   const int64_t* const values = keys(field);
   Column& column = column_of(field);
   if (column.magnitude_of != number_) {

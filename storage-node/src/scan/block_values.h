@@ -115,12 +115,14 @@ class BlockValues {
     uint64_t reals_of = 0;  // for tails too
     uint64_t magnitude_of = 0;
     uint64_t present_of = 0;
+    uint64_t argument_of = 0;
     uint64_t magnitude = 0;
     bool short_texts = false;  // the heads tell the texts apart
     RowMask present;
     const int64_t* keys = nullptr;  // or heads; in the lanes or in the page
     const double* reals = nullptr;
     std::unique_ptr<Lanes> lanes;
+    ColumnLanes argument;                                             // of an expression
     std::unique_ptr<std::array<std::string_view, kBlockRows>> texts;  // for expressions
     std::unique_ptr<std::array<Int128, kBlockRows>> longs;            // for expressions
   };
@@ -131,7 +133,7 @@ class BlockValues {
     explicit Fields(BlockValues& values) : values_(values) {}
     const RowMask& all() const override { return values_.all_; }
     FieldType type(uint16_t field) const override { return values_.schema_->field(field).type; }
-    ColumnLanes lanes(uint16_t field) override { return values_.field_lanes(field); }
+    const ColumnLanes& lanes(uint16_t field) override { return values_.field_lanes(field); }
 
    private:
     BlockValues& values_;
@@ -152,7 +154,13 @@ class BlockValues {
       LOAM_CHECK(false, "the type asked for has the width of the column's");
     }
   }
-  ColumnLanes field_lanes(uint16_t field);
+  /// A magnitude below this one is small enough for every use, so that no closer bound is sought.
+  static constexpr uint64_t kSmallMagnitude = uint64_t{1} << 33;
+
+  const ColumnLanes& field_lanes(uint16_t field);
+  void load_field_lanes(uint16_t field, ColumnLanes& out);
+  /// A bound on the magnitudes of a column of integers that needs no look at the values of the block.
+  uint64_t known_magnitude(uint16_t column);
   Column& column_of(uint16_t field);
   Lanes& lanes(Column& column);
   const int64_t* load_computed_keys(uint16_t field, Column& column);

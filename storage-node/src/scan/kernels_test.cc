@@ -32,7 +32,7 @@ int64_t number(testing::Random& random) {
 
 RowMask mask(testing::Random& random) {
   RowMask rows;
-  for (uint64_t& word : rows.words) word = random.one_in(4) ? 0 : random() & random();
+  for (size_t w = 0; w < RowMask::kWords; ++w) rows.words[w] = random.one_in(4) ? 0 : random() & random();
   return rows;
 }
 
