@@ -78,6 +78,7 @@ grpc::Status to_grpc(const Status& status) {
       case StatusCode::kOk:
         return grpc::StatusCode::OK;
       case StatusCode::kInvalidArgument:
+      case StatusCode::kWrongTableKind:
         return grpc::StatusCode::INVALID_ARGUMENT;
       case StatusCode::kAlreadyExists:
         return grpc::StatusCode::ALREADY_EXISTS;

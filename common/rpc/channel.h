@@ -65,6 +65,10 @@ template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::FinishIndex> = RequestWindow::Kind::kAtMostOnce;
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::DropTable> = RequestWindow::Kind::kAtMostOnce;
+template <>
+inline constexpr RequestWindow::Kind kRequestKind<wire::RenameTable> = RequestWindow::Kind::kAtMostOnce;
+template <>
+inline constexpr RequestWindow::Kind kRequestKind<wire::AddField> = RequestWindow::Kind::kAtMostOnce;
 
 /// A reliable request channel to one server, over one connection at a time (R3, idempotent requests within a
 /// session).

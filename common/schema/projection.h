@@ -105,7 +105,10 @@ class Projection {
 struct NewRow {
   Bytes bytes;                         ///< the whole row, or a part of `fields`
   const Projection* fields = nullptr;  ///< the changed fields; null: all
+  uint8_t added = 0;                   ///< number of added fields of a whole row; unused with `fields`
 
+  /// Number of added fields (Schema::added()) of the row of the new version.
+  uint8_t added_fields() const { return fields == nullptr ? added : fields->schema().added(); }
   /// Size of the row of the new version. `before` is the row of the version before it; a whole row does not read it.
   size_t size(Bytes before) const { return fields == nullptr ? bytes.size() : fields->composed_size(before, bytes); }
   /// Writes the row of the new version to `out`, which has room for size(before).

@@ -110,8 +110,8 @@ Status check_ranges(const Shape& shape, Bytes row) {
 /// Checks a row from the network: its size, the unused bits of the bitmap, the end offsets with their texts, and the
 /// slots of NULLs.
 template <class Shape>
-Status check_row(const Shape& shape, Bytes row) {
-  if (row.size() > kMaxRowBytes) return over_limit(row.size());
+Status check_row(const Shape& shape, Bytes row, size_t max_bytes) {
+  if (row.size() > max_bytes) return over_limit(row.size());
   if (row.size() < shape.fixed_size()) {
     return malformed(std::to_string(row.size()) + " bytes, the schema's fixed part alone has " +
                      std::to_string(shape.fixed_size()));
@@ -144,9 +144,44 @@ Status check_row(const Shape& shape, Bytes row) {
 
 }  // namespace
 
-Status validate_row(const Schema& schema, Bytes row) { return check_row(WholeRow(schema), row); }
+Status validate_row(const Schema& schema, Bytes row, size_t max_bytes) {
+  return check_row(WholeRow(schema), row, max_bytes);
+}
 
-Status validate_row(const Projection& projection, Bytes part) { return check_row(PartOfRow(projection), part); }
+Status validate_row(const Projection& projection, Bytes part) {
+  return check_row(PartOfRow(projection), part, kMaxRowBytes);
+}
+
+size_t converted_size(const Schema& from, const Schema& to, Bytes row) {
+  const RowView view(from, row);
+  size_t size = to.fixed_size();
+  for (const uint16_t field : from.variable_fields()) {
+    if (field < to.size()) size += view.text(field).size();
+  }
+  return size;
+}
+
+void convert_row(const Schema& from, const Schema& to, Bytes row, std::byte* out) {
+  const RowView view(from, row);
+  std::memset(out, 0, to.fixed_size());
+  auto end = to.fixed_size();
+  for (size_t field = 0; field < to.size(); ++field) {
+    const FieldLayout& layout = to.layout(field);
+    const bool known = field < from.size();
+    // Added fields are nullable, so an unknown field has a bit.
+    if (layout.null_bit != FieldLayout::kNone && (!known || view.is_null(field))) {
+      out[to.null_offset() + layout.null_bit / 8] |= static_cast<std::byte>(1u << (layout.null_bit % 8));
+    }
+    if (layout.variable_index != FieldLayout::kNone) {
+      const std::string_view text = known ? view.text(field) : std::string_view();
+      if (!text.empty()) std::memcpy(out + end, text.data(), text.size());
+      end += static_cast<uint32_t>(text.size());
+      std::memcpy(out + layout.offset, &end, sizeof end);
+    } else if (known) {
+      std::memcpy(out + layout.offset, row.data() + from.layout(field).offset, fixed_width(to.field(field).type));
+    }
+  }
+}
 
 Value RowView::value(size_t field) const {
   if (is_null(field)) return Value::null();

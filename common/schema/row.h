@@ -18,10 +18,17 @@ namespace loam {
 /// Checks that bytes from the network are a row. If they are, no accessor of RowView reads outside of them.
 /// kMalformed: a wrong size, wrong end offsets, set bits in the unused part of the null bitmap, a NULL that is not
 /// empty or zero, a value outside of the range of its type, or text that is not UTF-8; the message says which.
-/// kInvalidArgument: the row is larger than kMaxRowBytes.
-Status validate_row(const Schema& schema, Bytes row);
+/// kInvalidArgument: the row is larger than `max_bytes`.
+Status validate_row(const Schema& schema, Bytes row, size_t max_bytes = kMaxRowBytes);
 /// Checks that bytes from the network are a row of a projection. Errors as above.
 Status validate_row(const Projection& projection, Bytes part);
+
+/// Size of the row that convert_row() makes.
+size_t converted_size(const Schema& from, const Schema& to, Bytes row);
+/// Writes a row of `from` as a row of `to` to `out`, which has room for converted_size(). Both are schemas of one
+/// table, with different numbers of added fields: fields that only `from` has are left out, and fields that only `to`
+/// has are NULL.
+void convert_row(const Schema& from, const Schema& to, Bytes row, std::byte* out);
 
 /// Reads the fields of a validated row in place. The accessors check nothing, except that development builds check
 /// the type. Three words, passed by value. The schema and the bytes outlive the view.

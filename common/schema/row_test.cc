@@ -50,6 +50,27 @@ TEST(Row, ModelOfBuildingAndReading) {
   }
 }
 
+TEST(Row, ConvertsBetweenNumbersOfAddedFields) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int round = 0; round < 300; ++round) {
+    Schema newest = testing::random_schema(random);
+    const size_t total = random.between(1, 4);
+    for (size_t i = 0; i < total; ++i) {
+      newest = newest.add({"added" + std::to_string(i), testing::random_type(random), true}).value();
+    }
+    ASSERT_EQ(newest.added(), total);
+    const Schema from = newest.with_added(static_cast<uint8_t>(random.below(total + 1)));
+    const Schema to = newest.with_added(static_cast<uint8_t>(random.below(total + 1)));
+    std::vector<Value> values = testing::random_row(random, from);
+    const Buffer row = testing::build_row(from, values);
+    Buffer converted(converted_size(from, to, row));
+    convert_row(from, to, row, converted.data());
+    ASSERT_TRUE(validate_row(to, converted).ok()) << validate_row(to, converted).to_string();
+    values.resize(to.size(), Value::null());
+    ASSERT_TRUE(equal(converted, testing::build_row(to, values))) << from.to_string() << " to " << to.to_string();
+  }
+}
+
 TEST(Row, SetAllThenChangeOne) {
   const Schema schema = people();
   RowBuilder builder(schema);

@@ -8,6 +8,10 @@
 namespace loam {
 namespace {
 
+// The byte of a field behind its type. A schema without added fields has the encoding of earlier versions.
+constexpr uint8_t kNullableBit = 1;
+constexpr uint8_t kAddedBit = 2;
+
 Status invalid_schema(std::string message) { return {StatusCode::kInvalidArgument, "schema: " + std::move(message)}; }
 
 Status check_field(const Field& field, size_t number) {
@@ -44,7 +48,17 @@ Result<Schema> Schema::make(std::vector<Field> fields) {
                           " are allowed");
   }
   for (size_t i = 0; i < fields.size(); ++i) LOAM_RETURN_IF_ERROR(check_field(fields[i], i));
+  // Only nullable fields at the end are added ones. Others may come from the schema of another table.
+  size_t first_added = fields.size();
+  while (first_added > 1 && fields[first_added - 1].added && fields[first_added - 1].nullable) --first_added;
+  for (size_t i = 0; i < first_added; ++i) fields[i].added = false;
+  const size_t added = fields.size() - first_added;
+  if (added > kMaxAddedFields) {
+    return invalid_schema(std::to_string(added) + " added fields, at most " + std::to_string(kMaxAddedFields) +
+                          " are allowed; create another table with all fields, and copy the records");
+  }
   Schema schema;
+  schema.added_ = static_cast<uint8_t>(added);
   schema.fields_ = std::move(fields);
   // The numbers in the order of the names serve find() by binary search. Equal names are neighbours in it.
   schema.by_name_.resize(schema.size());
@@ -86,6 +100,23 @@ void Schema::lay_out() {
   static_assert(kMaxFields * 16 + kMaxFields / 8 <= kMaxRowBytes, "the fixed part of any schema fits into a row");
 }
 
+Schema Schema::with_added(uint8_t added) const {
+  std::vector<Field> fields = fields_;
+  fields.resize(fields.size() - added_ + added);
+  return std::move(make(std::move(fields))).value();
+}
+
+Result<Schema> Schema::add(Field field) const {
+  if (!field.nullable) {
+    return invalid_schema("field '" + field.name +
+                          "' cannot be NULL, and rows from before do not have it; make it nullable");
+  }
+  field.added = true;
+  std::vector<Field> fields = fields_;
+  fields.push_back(std::move(field));
+  return make(std::move(fields));
+}
+
 std::optional<uint16_t> Schema::find(std::string_view name) const {
   const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), name,
                                    [&](uint16_t field, std::string_view key) { return fields_[field].name < key; });
@@ -108,11 +139,12 @@ void Schema::encode(ByteWriter& out) const {
   for (const Field& field : fields_) {
     out.put_text(field.name);
     field.type.encode(out);
-    out.put<uint8_t>(field.nullable);
+    out.put(static_cast<uint8_t>((field.nullable ? kNullableBit : 0) | (field.added ? kAddedBit : 0)));
   }
 }
 
 Result<Schema> Schema::decode(ByteReader& in) {
+  size_t added = 0;
   std::vector<Field> fields;
   const size_t count = in.get_count(3);  // length of the name, type, nullable
   if (count > kMaxFields) in.fail();
@@ -120,16 +152,19 @@ Result<Schema> Schema::decode(ByteReader& in) {
     Field field;
     field.name = std::string(in.get_text());
     field.type = FieldType::decode(in);
-    const auto nullable = in.get<uint8_t>();
-    if (nullable > 1) in.fail();
-    field.nullable = nullable == 1;
+    const auto bits = in.get<uint8_t>();
+    if (bits > (kNullableBit | kAddedBit)) in.fail();
+    field.nullable = (bits & kNullableBit) != 0;
+    field.added = (bits & kAddedBit) != 0;
+    added += field.added ? 1 : 0;
     fields.push_back(std::move(field));
   }
   LOAM_RETURN_IF_ERROR(in.status("schema"));
   Result<Schema> schema = make(std::move(fields));
-  if (schema.ok()) return schema;
+  if (schema.ok() && schema->added() == added) return schema;
   in.fail();  // the bytes come from the network, so an invalid schema is malformed
-  return Status(StatusCode::kMalformed, std::string(schema.status().message()));
+  return Status(StatusCode::kMalformed, schema.ok() ? "schema: an added field is not nullable, or not at the end"
+                                                    : std::string(schema.status().message()));
 }
 
 std::string Schema::to_string() const {

@@ -23,6 +23,11 @@ inline constexpr size_t kMaxNameBytes = 255;
 /// elsewhere.
 inline constexpr size_t kMaxRowBytes = 1 << 20;
 
+/// Largest number of fields that can be added to a table after its creation. An entry has their number in one byte.
+inline constexpr size_t kMaxAddedFields = 255;
+/// Largest number of bytes of a row that was written without the added fields and is read with them.
+inline constexpr size_t kMaxConvertedRowBytes = kMaxRowBytes + kMaxAddedFields * 17;
+
 /// How clients change the records of a table. A request of the other kind is refused with kWrongTableKind.
 enum class TableKind : uint8_t {
   kTransactional = 1,     ///< records have versions by transaction id, under snapshot isolation
@@ -36,9 +41,13 @@ struct Field {
   std::string name;                    ///< UTF-8, not empty, at most kMaxNameBytes, unique in the table
   FieldType type = FieldType::kInt64;  ///< the type of its values
   bool nullable = false;               ///< whether the field may be NULL
+  /// Whether the field was added after the creation of the table. Older rows do not have it (Schema::with_added()).
+  bool added = false;
 
   /// True for the same name, type and nullability.
-  bool operator==(const Field&) const = default;
+  bool operator==(const Field& other) const {
+    return name == other.name && type == other.type && nullable == other.nullable;
+  }
 };
 
 /// The position of a field in a row.
@@ -92,12 +101,17 @@ constexpr size_t row_part(FieldType type) {
 /// at fixed_size(). The bitmap has a bit for each nullable field, in the order of the fields, the least significant bit
 /// first; a set bit means NULL. Without nullable fields the bitmap takes no byte. A fixed-width field that is NULL is
 /// 0, a text or blob that is NULL is empty. A row of four int64 and three int32 takes 44 bytes.
+///
+/// Fields that are added to a table later lie at the end of the schema and are nullable (decision 0027). A row that was
+/// made before has the layout of with_added(n), where n is the number of added fields at that time.
 class Schema {
  public:
   /// A schema without fields, which no table has.
   Schema() = default;
-  /// Makes a schema. kInvalidArgument: there is no field or more than kMaxFields, a name is empty, too long, repeated
-  /// or not UTF-8, or is_field_type() is false for a type. The fixed part of a row always fits into kMaxRowBytes.
+  /// Makes a schema. kInvalidArgument: there is no field or more than kMaxFields; a name is empty, too long, repeated
+  /// or not UTF-8; is_field_type() is false for a type; or more than kMaxAddedFields are added. A field that is not
+  /// nullable, the first one or before one that is not added counts as not added. The fixed part of a row always fits
+  /// into kMaxRowBytes.
   static Result<Schema> make(std::vector<Field> fields);
 
   /// Number of fields.
@@ -130,6 +144,14 @@ class Schema {
   /// Offset of the end offsets of variable_fields(), which are consecutive uint32.
   uint32_t end_offsets() const { return end_offsets_; }
 
+  /// Number of fields that were added after the creation of the table: the last ones.
+  uint8_t added() const { return added_; }
+  /// The schema with the first `added` of the added fields only. `added` is at most added().
+  Schema with_added(uint8_t added) const;
+  /// The schema with one more field at the end, as an added one. kInvalidArgument: the field is not nullable, or make()
+  /// refuses the fields.
+  Result<Schema> add(Field field) const;
+
   /// True for the same fields in the same order.
   bool operator==(const Schema& other) const { return fields_ == other.fields_; }
 
@@ -151,6 +173,7 @@ class Schema {
   uint32_t null_offset_ = 0;
   uint32_t end_offsets_ = 0;
   size_t nullable_count_ = 0;
+  uint8_t added_ = 0;
   bool has_ranges_ = false;
 };
 

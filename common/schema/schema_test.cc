@@ -94,6 +94,39 @@ TEST(Schema, CodecAndTruncation) {
   }
 }
 
+TEST(Schema, FieldsAreAddedAtTheEnd) {
+  const Schema first = Schema::make({{"id", FieldType::kInt64, false}, {"note", FieldType::kText, true}}).value();
+  EXPECT_EQ(first.added(), 0u);
+  const Schema second = first.add({"age", FieldType::kInt16, true}).value();
+  const Schema third = second.add({"price", FieldType::decimal(38, 2), true}).value();
+  EXPECT_EQ(third.added(), 2u);
+  EXPECT_TRUE(third.field(2).added && third.field(3).added && !third.field(1).added);
+  EXPECT_EQ(third.with_added(1), second);
+  EXPECT_EQ(third.with_added(1).added(), 1u);
+  EXPECT_EQ(third.with_added(0), first);
+  EXPECT_EQ(third.with_added(2), third);
+  EXPECT_EQ(first.add({"age", FieldType::kInt16, false}).code(), StatusCode::kInvalidArgument) << "not nullable";
+  EXPECT_EQ(first.add({"id", FieldType::kInt16, true}).code(), StatusCode::kInvalidArgument) << "the name exists";
+  // Fields that come from the schema of another table.
+  EXPECT_EQ(Schema::make({{"a", FieldType::kInt16, true, true}})->added(), 0u);
+  EXPECT_EQ(
+      Schema::make({{"a", FieldType::kInt16}, {"b", FieldType::kInt16, true, true}, {"c", FieldType::kInt16}})->added(),
+      0u);
+  EXPECT_EQ(Schema::make({{"a", FieldType::kInt16}, {"b", FieldType::kInt16, true, true}})->added(), 1u);
+  Schema most = first;
+  for (size_t i = 0; i < kMaxAddedFields; ++i) {
+    most = most.add({"a" + std::to_string(i), FieldType::kInt16, true}).value();
+  }
+  EXPECT_EQ(most.add({"b", FieldType::kInt16, true}).code(), StatusCode::kInvalidArgument);
+  Buffer buffer;
+  ByteWriter out(buffer);
+  third.encode(out);
+  ByteReader in(buffer);
+  const Schema decoded = Schema::decode(in).value();
+  EXPECT_EQ(decoded, third);
+  EXPECT_EQ(decoded.added(), 2u);
+}
+
 TEST(Schema, MalformedBytes) {
   const auto code = [](std::string_view bytes) {
     ByteReader in(as_bytes(bytes));

@@ -217,8 +217,9 @@ struct GetCatalogReply {
 };
 
 /// Creates a table or an index. The commit manager answers when every live storage node has the table (R30, table
-/// creation and drop). If a table with this name and definition exists, the reply names it. kAlreadyExists: the
-/// table with this name has another definition. A new index has state kBuilding (R29, index creation).
+/// creation and drop). If a table with this name and definition exists, the reply names it, without the added fields
+/// that the request lacks. kAlreadyExists: the table with this name has another definition. A new index has state
+/// kBuilding (R29, index creation).
 struct CreateTable {
   static constexpr Opcode kOpcode = Opcode::kCreateTable;
   std::string name;
@@ -268,7 +269,8 @@ struct FinishIndexReply {
   }
 };
 
-/// Drops a table together with its indexes, or drops an index.
+/// Drops a table together with its indexes, or drops an index. kNoSuchTable: no table has the name, or the table with
+/// this id has another name now; nothing is dropped.
 struct DropTable {
   static constexpr Opcode kOpcode = Opcode::kDropTable;
   std::string name;
@@ -292,6 +294,67 @@ struct DropTableReply {
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.catalog_version);
+  }
+};
+
+/// Gives a table another name. The table keeps its id, records and indexes, so open transactions and scans continue.
+/// The new name is visible to clients as soon as it is stored. The commit manager answers when every live storage node
+/// has the new name, which storage nodes use in messages and statistics only.
+///
+/// kNoSuchTable: no table has the old name, or a table with another id has it. kAlreadyExists: a table or index has the
+/// new name. kWrongTableKind: an index keeps its name. kInvalidArgument: the new name is the old one or no valid name.
+struct RenameTable {
+  static constexpr Opcode kOpcode = Opcode::kRenameTable;
+  std::string name;
+  std::string new_name;
+  /// The id of the table. If the table has the new name already, the request is a repetition, and the commit manager
+  /// answers RenameTableReply. 0: rename the table that has the name, with any id.
+  TableId table{};
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.name), v(m.new_name), v(m.table);
+  }
+};
+
+/// Reply to RenameTable.
+struct RenameTableReply {
+  static constexpr Opcode kOpcode = Opcode::kRenameTableReply;
+  CatalogVersion catalog_version = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.catalog_version);
+  }
+};
+
+/// Adds a nullable field at the end of a table's schema (decision 0027). The commit manager answers when every live
+/// storage node knows the field, and shows it to clients then. If the table has an added field of this name and type,
+/// the reply names it.
+///
+/// kNoSuchTable: the table does not exist. kWrongTableKind: it is an index. kAlreadyExists: another field has the name.
+/// kInvalidArgument: the field is not nullable, or Schema::make() refuses the schema. kOverloaded: another field is
+/// being added to the table.
+struct AddField {
+  static constexpr Opcode kOpcode = Opcode::kAddField;
+  TableId table;
+  Schema field;  ///< a schema with this field alone
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.table), v(m.field);
+  }
+};
+
+/// Reply to AddField.
+struct AddFieldReply {
+  static constexpr Opcode kOpcode = Opcode::kAddFieldReply;
+  bool existed = false;  ///< whether the table had the field before the request
+  CatalogVersion catalog_version = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.existed), v(m.catalog_version);
   }
 };
 
@@ -447,11 +510,12 @@ struct PublishReply {
 };
 
 /// Tells a storage node the definition of a table or index and the present shard map. The commit manager sends it when
-/// it creates a table, and when the shard map changes. A message for a change of the shard map names a table that every
-/// storage node has.
+/// it creates or renames a table, when it adds a field, and when the shard map changes. A message for a change of the
+/// shard map names a table that every storage node has.
 ///
-/// The storage node creates the table unless it exists (an existing table keeps its definition), and adopts the shard
-/// map. It answers when each of its threads uses both, or with kError if it cannot create the table.
+/// The storage node creates the table unless it exists (an existing table takes over the name and added fields only),
+/// and adopts the shard map. It answers when each of its threads uses both, or with kError if it cannot create the
+/// table.
 struct InstallTable {
   static constexpr Opcode kOpcode = Opcode::kInstallTable;
   TableInfo table;

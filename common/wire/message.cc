@@ -57,6 +57,10 @@ std::string_view to_string(Opcode opcode) {
     case Opcode::kDropTableReply: return "kDropTableReply";
     case Opcode::kFinishIndex: return "kFinishIndex";
     case Opcode::kFinishIndexReply: return "kFinishIndexReply";
+    case Opcode::kRenameTable: return "kRenameTable";
+    case Opcode::kRenameTableReply: return "kRenameTableReply";
+    case Opcode::kAddField: return "kAddField";
+    case Opcode::kAddFieldReply: return "kAddFieldReply";
     case Opcode::kCloseSession: return "kCloseSession";
     case Opcode::kCloseSessionReply: return "kCloseSessionReply";
     case Opcode::kRenewSession: return "kRenewSession";

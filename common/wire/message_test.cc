@@ -86,8 +86,8 @@ TEST(Message, UnusedFieldsAreNotEncoded) {
   ByteWriter writer(encoded);
   snapshot.encode(writer);
   const size_t read = encoded_size(Read{snapshot, {record}});
-  EXPECT_EQ(read, 3 + encoded.size() + 1 + 10 + 1)
-      << "envelope, snapshot, one record, and a byte for the empty projection";
+  EXPECT_EQ(read, 3 + encoded.size() + 1 + 10 + 2)
+      << "envelope, snapshot, one record, and two bytes for the empty projection and the added fields";
   EXPECT_EQ(encoded_size(Read{snapshot, {record}, fields}), read + 2);
   EXPECT_EQ(encoded_size(ReadReply{{{StatusCode::kOk, Version(8), row}}}), 216u);
   EXPECT_EQ(encoded_size(ReadReply{{{StatusCode::kOk, Version(8), field}}}), 23u);
@@ -106,6 +106,7 @@ TEST(Message, StorageMessagesRoundTripAndOtherBytesAreMalformed) {
   check_codec(Read{some_snapshot(), {record, {TableId(1), Key(2)}}});
   const std::array<uint16_t, 3> fields = {4, 1023, 0};
   check_codec(Read{some_snapshot(), {record}, FieldNumbers(fields)});
+  check_codec(Read{some_snapshot(), {record}, {}, 7});
   check_codec(ReadReply{{{StatusCode::kOk, Version(8), row}, {StatusCode::kNotFound, {}, {}}}});
   check_codec(
       Write{TransactionId(9), some_snapshot(), {{WriteKind::kInsert, record, row}, {WriteKind::kRemove, record, {}}}});
@@ -118,6 +119,9 @@ TEST(Message, StorageMessagesRoundTripAndOtherBytesAreMalformed) {
   check_codec(RevertReply{{{StatusCode::kOk, {}}}});
   check_codec(PlainRead{{record}});
   check_codec(PlainRead{{record}, FieldNumbers(fields)});
+  check_codec(PlainRead{{record}, {}, 255});
+  check_codec(Write{TransactionId(9), some_snapshot(), {{WriteKind::kReplace, record, row, {}, 3}}});
+  check_codec(PlainWrite{{{WriteKind::kInsert, {}, record, Version(), row, {}, 3}}});
   check_codec(PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
   check_codec(PlainWrite{{{WriteKind::kUpdate, Reserve::kUndo, record, Version(77), row},
                           {WriteKind::kRemove, {}, record, Version(79), {}}}});
@@ -176,6 +180,10 @@ TEST(Message, ManagerMessagesRoundTripAndOtherBytesAreMalformed) {
   check_codec(DropTable{"accounts"});
   check_codec(DropTable{"by_balance", TableId(1'024), true});
   check_codec(DropTableReply{14});
+  check_codec(RenameTable{"accounts", "ledger", TableId(1'024)});
+  check_codec(RenameTableReply{16});
+  check_codec(AddField{TableId(1'024), Schema::make({{"note", FieldType::kText, true}}).value()});
+  check_codec(AddFieldReply{true, 17});
   check_codec(CloseSession{});
   check_codec(CloseSessionReply{});
   check_codec(

@@ -64,6 +64,10 @@ enum class Opcode : uint8_t {
   kGetOutcomesReply = 61,
   kFinishIndex = 62,
   kFinishIndexReply = 63,
+  kRenameTable = 64,
+  kRenameTableReply = 65,
+  kAddField = 66,
+  kAddFieldReply = 67,
 
   // storage node → commit manager
   kRegisterNode = 70,

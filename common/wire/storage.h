@@ -64,10 +64,13 @@ struct Read {
   Snapshot snapshot;
   std::vector<RecordId> records;  ///< at most kMaxOperations; with a projection, all of one table
   FieldNumbers projection{};      ///< the fields of the answered rows; empty: whole rows
+  /// Number of added fields (Schema::added()) that the client's schema has. Whole rows are answered in this schema. If
+  /// it is not 0, all records are of one table. kUnavailable for a storage node that knows fewer.
+  uint8_t added = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.snapshot), v(m.records), v(m.projection);
+    v(m.snapshot), v(m.records), v(m.projection), v(m.added);
   }
 };
 
@@ -100,10 +103,16 @@ struct ReadReply {
 /// The kind of a write operation.
 enum class WriteKind : uint8_t {
   kInsert = 1,        ///< writes a record that does not exist
-  kUpdate = 2,        ///< replaces the whole row of an existing record
+  kUpdate = 2,        ///< replaces the row of an existing record; added fields that it does not have keep their values
   kRemove = 3,        ///< removes an existing record
   kUpdateFields = 4,  ///< replaces some fields of an existing record; the others keep their values
+  kReplace = 5,       ///< replaces the row of an existing record; added fields that it does not have become NULL
 };
+
+/// Whether a write of this kind brings a whole row, which has the number of added fields that the operation names.
+constexpr bool has_whole_row(WriteKind kind) {
+  return kind == WriteKind::kInsert || kind == WriteKind::kUpdate || kind == WriteKind::kReplace;
+}
 
 /// Conditional writes of one transaction on transactional tables. Each succeeds only if the newest version of the
 /// record is visible in the snapshot (R16, claim first). The new version has the id of the transaction as its number.
@@ -114,11 +123,13 @@ struct Write {
     RecordId record;
     Bytes row;                  ///< empty for kRemove; for kUpdateFields a row of the projection
     FieldNumbers projection{};  ///< for kUpdateFields: the fields to replace
+    uint8_t added = 0;          ///< number of added fields of the client's schema, and of a whole row; not for kRemove
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
       v(m.kind), v(m.record), v(m.row);
       if (m.kind == WriteKind::kUpdateFields) v(m.projection);
+      if (m.kind != WriteKind::kRemove) v(m.added);
     }
   };
   TransactionId transaction;
@@ -185,10 +196,11 @@ struct PlainRead {
   static constexpr Opcode kOpcode = Opcode::kPlainRead;
   std::vector<RecordId> records;  ///< at most kMaxOperations
   FieldNumbers projection{};      ///< as in Read
+  uint8_t added = 0;              ///< as in Read
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.records), v(m.projection);
+    v(m.records), v(m.projection), v(m.added);
   }
 };
 
@@ -233,11 +245,13 @@ struct PlainWrite {
     Version expected;           ///< the version to replace; not used by kInsert
     Bytes row;                  ///< as in Write
     FieldNumbers projection{};  ///< for kUpdateFields, as in Write
+    uint8_t added = 0;          ///< as in Write
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
       v(m.kind), v(m.reserve), v(m.record), v(m.expected), v(m.row);
       if (m.kind == WriteKind::kUpdateFields) v(m.projection);
+      if (m.kind != WriteKind::kRemove) v(m.added);
     }
   };
   std::vector<Operation> operations;
@@ -366,11 +380,13 @@ struct Scan {
   /// Keys of records that the scan leaves out, ascending, at most kMaxScanWithout: the transaction has written them,
   /// and its client adds their new rows.
   std::vector<Key> without;
+  uint8_t added = 0;  ///< as in Read
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.table), v(m.snapshot), v(m.map_version), v(m.shards), v(m.credits), v(m.query);
     v(m.time_limit_ns), v(m.progress_interval_ns), v(m.explain), v(m.region), v(m.region_bytes), v(m.without);
+    v(m.added);
   }
 };
 
