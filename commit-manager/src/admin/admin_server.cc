@@ -92,6 +92,16 @@ class Service final : public admin::ClusterAdmin::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status RenameTable(grpc::ServerContext* context, const admin::RenameTableRequest* request,
+                           admin::RenameTableReply* reply) override {
+    const wire::RenameTable rename{request->name(), request->new_name()};
+    const auto renamed = call_core<wire::RenameTableReply>(
+        context, [rename](Core& core, auto done) { core.rename_table(rename, std::move(done)); });
+    if (!renamed.ok()) return to_grpc(renamed.status());
+    reply->set_catalog_version(renamed->catalog_version);
+    return grpc::Status::OK;
+  }
+
   grpc::Status ListNodes(grpc::ServerContext* context, const admin::ListNodesRequest*,
                          admin::ListNodesReply* reply) override {
     const auto nodes = read_core<std::vector<NodeStatus>>(context, [](const Core& core) { return core.nodes(); });

@@ -1,5 +1,6 @@
-// The catalog as data: checks of requests, tables and indexes, registration of storage nodes, the shard map, and the
-// catalog's part of the stored state. table_changes.cc decides when a table is pending, visible or removed.
+// The catalog as data: checks of creations, tables and indexes, registration of storage nodes, the shard map, and the
+// catalog's part of the stored state. altered_tables.cc changes names and fields of tables. table_changes.cc decides
+// when a table is pending, visible or removed.
 #include "commit-manager/src/catalog/catalog_store.h"
 
 #include <algorithm>
@@ -12,16 +13,6 @@
 namespace loam::commit {
 
 namespace {
-
-/// Returns the bytes of a table in a message. Their sum is bounded, so that the catalog fits into one message
-/// (kMaxCatalogBytes).
-size_t encoded_bytes(const wire::TableInfo& table) {
-  Buffer bytes;
-  ByteWriter writer(bytes);
-  wire::Encoder encoder(writer);
-  encoder(table);
-  return bytes.size();
-}
 
 std::string field_text(const Field& field) {
   return field.name + " " + std::string(to_string(field.type)) + (field.nullable ? " null" : "");
@@ -38,7 +29,27 @@ std::string difference(const Schema& present, const Schema& asked) {
   return "it has " + std::to_string(present.size()) + " fields, asked for " + std::to_string(asked.size());
 }
 
-Status check_name(std::string_view name) {
+}  // namespace
+
+CatalogStore::CatalogStore(const CoreOptions& options) : options_(options), next_table_(wire::kFirstUserTableId.value) {
+  // Loam's own tables exist from the start of a cluster. Every program has their definitions, so save() leaves them
+  // out.
+  for (const wire::TableInfo& table : wire::system_tables()) {
+    tables_.emplace(table.name, TableEntry{table, false});
+    table_bytes_ += encoded_bytes(table);
+  }
+  shards_.owners.resize(wire::kVirtualShards);
+}
+
+size_t CatalogStore::encoded_bytes(const wire::TableInfo& table) {
+  Buffer bytes;
+  ByteWriter writer(bytes);
+  wire::Encoder encoder(writer);
+  encoder(table);
+  return bytes.size();
+}
+
+Status CatalogStore::check_name(std::string_view name) {
   // The message repeats only the begin of the name, which may be as long as a whole request.
   const auto refuse = [&](std::string_view why) {
     return Status(StatusCode::kInvalidArgument,
@@ -57,18 +68,6 @@ Status check_name(std::string_view name) {
     return refuse("names that start with '" + std::string(wire::kSystemPrefix) + "' are kept for Loam's own tables");
   }
   return ok_status();
-}
-
-}  // namespace
-
-CatalogStore::CatalogStore(const CoreOptions& options) : options_(options), next_table_(wire::kFirstUserTableId.value) {
-  // Loam's own tables exist from the start of a cluster. Every program has their definitions, so save() leaves them
-  // out.
-  for (const wire::TableInfo& table : wire::system_tables()) {
-    tables_.emplace(table.name, TableEntry{table, false});
-    table_bytes_ += encoded_bytes(table);
-  }
-  shards_.owners.resize(wire::kVirtualShards);
 }
 
 Status CatalogStore::check(const wire::CreateTable& request) const {
@@ -110,10 +109,12 @@ Status CatalogStore::check_index(const wire::CreateTable& request) const {
     return refuse(StatusCode::kInvalidArgument,
                   "an index is of 1 to " + std::to_string(wire::kMaxIndexParts) + " fields");
   }
-  // Step 3: the fields of the index.
+  // Step 3: the fields of the index. Clients do not see the field that is being added.
+  const auto adding = tables_with_pending_field();
+  const size_t shown = table.schema.size() - (std::ranges::find(adding, table.id) != adding.end() ? 1 : 0);
   std::set<uint16_t> fields;
   for (const wire::IndexPart& part : index.parts) {
-    if (part.field >= table.schema.size()) {
+    if (part.field >= shown) {
       return refuse(StatusCode::kInvalidArgument,
                     "table " + table.name + " has no field " + std::to_string(part.field));
     }
@@ -133,13 +134,18 @@ Status CatalogStore::check_same_definition(const wire::TableInfo& table, const w
   const auto refuse = [&](const std::string& why) {
     return Status(StatusCode::kAlreadyExists,
                   "table " + table.name + " exists with another definition: " + why +
-                      "; schema changes are refused: drop the table first, or choose another name");
+                      "; schema changes are refused, except for a nullable field that is added at the end: drop the "
+                      "table first, or choose another name");
   };
   if (table.kind != request.kind) {
     return refuse("it is " + std::string(to_string(table.kind)) + ", asked for " +
                   std::string(to_string(request.kind)));
   }
-  if (!(table.schema == request.schema)) return refuse(difference(table.schema, request.schema));
+  // A program that does not know of added fields asks for the table without them (decision 0027).
+  const size_t further = table.schema.size() - std::min(table.schema.size(), request.schema.size());
+  const bool same = further <= table.schema.added() &&
+                    table.schema.with_added(static_cast<uint8_t>(table.schema.added() - further)) == request.schema;
+  if (!same) return refuse(difference(table.schema, request.schema));
   // `ready_since` and `damaged` are the state of the index and not compared: a repeated creation may find the index
   // built.
   const wire::IndexDefinition &present = table.index, &asked = request.index;
@@ -155,7 +161,11 @@ Result<wire::TableInfo> CatalogStore::add(const wire::CreateTable& request) {
     return Status(StatusCode::kOverloaded, "table " + request.name + ": the cluster has " +
                                                std::to_string(tables_.size()) + " tables, its limit; drop some first");
   }
-  wire::TableInfo table{TableId(next_table_), request.name, request.kind, request.schema, request.index};
+  // The schema may be that of a table with added fields. In the new table all fields exist from its creation.
+  std::vector<Field> fields = request.schema.fields();
+  for (Field& field : fields) field.added = false;
+  LOAM_ASSIGN_OR_RETURN(Schema schema, Schema::make(std::move(fields)));
+  wire::TableInfo table{TableId(next_table_), request.name, request.kind, std::move(schema), request.index};
   const size_t bytes = encoded_bytes(table);
   if (table_bytes_ + bytes > options_.max_catalog_bytes) {
     return Status(StatusCode::kOverloaded, "table " + request.name + ": the definitions of all tables would exceed " +
@@ -190,8 +200,9 @@ void CatalogStore::remove(std::string_view name) {
   ++node_catalog_revision_;
 }
 
-bool CatalogStore::known_table(TableId table) const {
-  return std::ranges::any_of(tables_, [&](const auto& entry) { return entry.second.table.id == table; });
+const CatalogStore::TableEntry* CatalogStore::find(TableId id) const {
+  const auto at = std::ranges::find_if(tables_, [&](const auto& entry) { return entry.second.table.id == id; });
+  return at == tables_.end() ? nullptr : &at->second;
 }
 
 std::vector<std::string> CatalogStore::indexes_of(TableId table) const {
@@ -338,11 +349,15 @@ void CatalogStore::save(DurableState& state) const {
   state.next_table = TableId(next_table_);
   state.version = version_;
   // A pending table is left out: its creation is not answered, so a restart may forget it. Its id stays used, because
-  // next_table is stored.
+  // next_table is stored. A pending field is stored, because it is never undone (decision 0027).
+  state.format = kStateFormat;
   state.tables.clear();
   for (const auto& [name, found] : tables_) {
     if (!found.pending && !wire::is_system_name(name)) state.tables.push_back(found.table);
   }
+  // Earlier versions of Loam can read a state without added fields.
+  const auto extended = [](const wire::TableInfo& table) { return table.schema.added() != 0; };
+  if (std::ranges::none_of(state.tables, extended)) state.format = kStateFormatWithoutAddedFields;
   state.nodes.clear();
   for (const NodeStatus& node : nodes_) {
     state.nodes.push_back({node.info.id, node.info.incarnation, node.info.address, node.info.admin_address,
@@ -412,6 +427,7 @@ wire::Catalog CatalogStore::catalog(bool with_pending) const {
   for (const auto& [name, found] : tables_) {
     if (!found.pending || with_pending) catalog.tables.push_back(found.table);
   }
+  if (!with_pending) hide_pending_fields(catalog, tables_with_pending_field());
   for (const NodeStatus& status : nodes_) catalog.nodes.push_back(status.info);
   catalog.shards = shards_;
   return catalog;

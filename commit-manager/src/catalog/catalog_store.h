@@ -38,6 +38,7 @@ class CatalogStore {
   struct TableEntry {
     wire::TableInfo table;
     bool pending = false;  ///< clients do not see it yet
+    bool adding = false;   ///< clients do not see the last added field yet
   };
 
   /// Checks name, kind, schema and index definition of a request. kInvalidArgument, kNoSuchTable, kWrongTableKind: the
@@ -45,6 +46,8 @@ class CatalogStore {
   Status check(const wire::CreateTable& request) const;
   /// Returns the table of this name, pending or not; null if there is none.
   const TableEntry* find(std::string_view name) const;
+  /// Returns the table with this id, pending or not; null if there is none.
+  const TableEntry* find(TableId id) const;
   /// Returns ok if `table` has the definition that the request asks for; otherwise kAlreadyExists with the
   /// difference.
   static Status check_same_definition(const wire::TableInfo& table, const wire::CreateTable& request);
@@ -53,9 +56,22 @@ class CatalogStore {
   Result<wire::TableInfo> add(const wire::CreateTable& request);
   /// Makes a pending table visible to clients.
   void activate(std::string_view name);
+  /// Checks the names of a request to rename a table. The request's id is not checked. kNoSuchTable, kAlreadyExists,
+  /// kWrongTableKind, kInvalidArgument as wire::RenameTable; kOverloaded: the definitions would exceed their limit.
+  Status check(const wire::RenameTable& request) const;
+  /// Gives an active table another name. The names have passed check(). Returns the table with its new name.
+  const wire::TableInfo& rename(std::string_view name, const std::string& new_name);
+  /// Checks a request to add a field, and returns the table's schema with it. `found` is the table of the request, and
+  /// has no field of this name. Errors as wire::AddField; kOverloaded also if the definitions would exceed their limit.
+  Result<Schema> check(const TableEntry& found, const Field& field) const;
+  /// Gives an active table this schema, which has one more added field. Storage nodes are told, and clients do not see
+  /// the field until finish_field().
+  const wire::TableInfo& add_field(TableId table, Schema schema);
+  /// Shows the field that is being added to clients.
+  void finish_field(TableId table);
   /// Removes a table, pending or not.
   void remove(std::string_view name);
-  bool known_table(TableId table) const;
+  bool known_table(TableId table) const { return find(table) != nullptr; }
   /// True if an index exists, pending or not.
   bool has_indexes() const {
     return std::ranges::any_of(tables_, [](const auto& entry) { return bool(entry.second.table.index); });
@@ -102,6 +118,10 @@ class CatalogStore {
   wire::Catalog catalog(bool with_pending) const;
   /// Returns the pending tables, ascending.
   std::vector<TableId> pending_tables() const;
+  /// Returns the tables to which a field is being added, ascending.
+  std::vector<TableId> tables_with_pending_field() const;
+  /// Removes the last added field from the schemas of these tables.
+  static void hide_pending_fields(wire::Catalog& catalog, const std::vector<TableId>& tables);
   const std::vector<NodeStatus>& nodes() const { return nodes_; }
   /// Returns the nodes that have shards, ascending. Only these hold records and intents.
   std::vector<NodeId> nodes_with_shards() const;
@@ -109,8 +129,8 @@ class CatalogStore {
 
   /// Rises with each change of what save() writes or catalog() returns.
   uint64_t revision() const { return revision_; }
-  /// Rises with each change that storage nodes are told: a table is added or removed, pending ones included, or the
-  /// shard map is dealt out.
+  /// Rises with each change that storage nodes are told: a table is added, renamed, extended or removed, pending
+  /// ones included, or the shard map is dealt out.
   uint64_t node_catalog_revision() const { return node_catalog_revision_; }
   /// Writes the catalog into `state`.
   void save(DurableState& state) const;
@@ -121,6 +141,11 @@ class CatalogStore {
 
  private:
   Status check_index(const wire::CreateTable& request) const;
+  static Status check_name(std::string_view name);
+  /// Returns the bytes of a table in a message. Their sum is bounded, so that the catalog fits into one message
+  /// (kMaxCatalogBytes).
+  static size_t encoded_bytes(const wire::TableInfo& table);
+  TableEntry& entry(TableId table);
   wire::NodeState node_state(NodeId node) const { return nodes_[node.value - 1].info.state; }
   NodeStatus* find_address(std::string_view address);
   static void set_state(NodeStatus& node, wire::NodeState state);

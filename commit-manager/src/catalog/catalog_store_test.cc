@@ -61,6 +61,26 @@ TEST(CatalogStore, LimitsTablesAndBytes) {
   tight.check_invariants();
 }
 
+TEST(CatalogStore, RenamesTables) {
+  CoreOptions options;
+  options.max_catalog_bytes = 150;
+  CatalogStore catalog(options);
+  const TableId id = catalog.add(request("b")).value().id;
+  catalog.activate("b");
+  const uint64_t revision = catalog.node_catalog_revision();
+  const wire::CatalogVersion version = catalog.version();
+  ASSERT_TRUE(catalog.check({"b", "a_longer_name"}).ok());
+  EXPECT_EQ(catalog.rename("b", "a_longer_name").id, id);
+  EXPECT_EQ(catalog.find("b"), nullptr);
+  ASSERT_NE(catalog.find("a_longer_name"), nullptr);
+  EXPECT_EQ(catalog.find(id), catalog.find("a_longer_name"));
+  EXPECT_EQ(catalog.version(), version + 1);
+  EXPECT_GT(catalog.node_catalog_revision(), revision) << "a node that registers now gets the new name";
+  catalog.check_invariants();
+  EXPECT_EQ(catalog.check({"a_longer_name", std::string(128, 'c')}).code(), StatusCode::kOverloaded);
+  EXPECT_TRUE(catalog.check({"a_longer_name", "c"}).ok()) << "a shorter name always has room";
+}
+
 TEST(CatalogStore, NeverReusesIds) {
   const CoreOptions options;
   CatalogStore catalog(options);

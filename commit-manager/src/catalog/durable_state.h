@@ -32,7 +32,9 @@ struct DurableNode {
 };
 
 /// The format version that is written.
-inline constexpr uint32_t kStateFormat = 5;
+inline constexpr uint32_t kStateFormat = 6;
+/// The format version of a state whose tables have no added fields. Earlier versions of Loam read it.
+inline constexpr uint32_t kStateFormatWithoutAddedFields = 5;
 /// The oldest format version that is read. It has no history.
 inline constexpr uint32_t kOldestStateFormat = 4;
 

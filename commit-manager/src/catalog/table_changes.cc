@@ -1,6 +1,6 @@
-// Creations, drops and shard maps as changes that storage nodes acknowledge (R30, table creation and drop). A change
-// passes start(), send_if_stored(), acknowledge() and finish(). catalog_store.cc keeps the tables, and the core sends
-// the messages (NodeChannel).
+// Creations, alterations, drops and shard maps as changes that storage nodes acknowledge (R30, table creation and
+// drop). A change passes start(), send_if_stored(), acknowledge() and finish(). catalog_store.cc keeps the tables, and
+// the core sends the messages (NodeChannel).
 #include "commit-manager/src/catalog/table_changes.h"
 
 #include <algorithm>
@@ -26,9 +26,14 @@ void TableChanges::create(const wire::CreateTable& request, CreateDone done) {
   // The name exists: this is a repetition, or another client creates the same table. Both succeed if the definitions
   // agree. A pending table may still fail at a storage node, so this request then waits for the outcome of the first.
   if (const CatalogStore::TableEntry* found = catalog_.find(request.name); found != nullptr) {
-    if (Status status = CatalogStore::check_same_definition(found->table, request); !status.ok())
+    wire::TableInfo shown = found->table;
+    if (found->adding) shown.schema = shown.schema.with_added(static_cast<uint8_t>(shown.schema.added() - 1));
+    if (Status status = CatalogStore::check_same_definition(shown, request); !status.ok())
       return answer(std::move(status));
-    if (!found->pending) return answer(wire::CreateTableReply{found->table, true, catalog_.version()});
+    // The requester gets the fields that it has asked for, so the reply is no larger than the request.
+    const size_t further = shown.schema.size() - request.schema.size();
+    shown.schema = shown.schema.with_added(static_cast<uint8_t>(shown.schema.added() - further));
+    if (!found->pending) return answer(wire::CreateTableReply{std::move(shown), true, catalog_.version()});
     for (auto& [sequence, change] : changes_) {
       if (change.kind != Kind::kCreate || change.table.id != found->table.id) continue;
       Env::probe("manager.table.created_together");
@@ -67,6 +72,12 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   const CatalogStore::TableEntry* found = catalog_.find(request.name);
   const bool gone = found == nullptr || found->pending;
   if (request.table != TableId() && (gone || found->table.id != request.table)) {
+    // The requester means a table that somebody has renamed meanwhile. It may not know that, so nothing is dropped.
+    if (const CatalogStore::TableEntry* renamed = catalog_.find(request.table); renamed != nullptr) {
+      Env::probe("manager.table.drop_of_renamed");
+      return refuse(StatusCode::kNoSuchTable,
+                    " was renamed to " + renamed->table.name + " meanwhile; it was not dropped");
+    }
     return repeat_drop(request, std::move(done));
   }
   if (gone) return refuse(StatusCode::kNoSuchTable, " does not exist");
@@ -86,8 +97,100 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   change.table = found->table;
   change.droppers.push_back(std::move(done));
   drop_indexes(change.table.id);
+  end_alterations(change.table.id);
   catalog_.remove(request.name);
   start(std::move(change));
+}
+
+void TableChanges::end_alterations(TableId table) {
+  for (auto& [sequence, change] : changes_) {
+    if ((change.kind != Kind::kRename && change.kind != Kind::kAddField) || change.table.id != table) continue;
+    Env::probe("manager.table.alteration_ended_by_drop");
+    change.awaited.clear();
+  }
+}
+
+void TableChanges::rename(const wire::RenameTable& request, RenameDone done) {
+  const CatalogStore::TableEntry* found = catalog_.find(request.name);
+  if (request.table != TableId() && (found == nullptr || found->pending || found->table.id != request.table)) {
+    return repeat_rename(request, std::move(done));
+  }
+  Status status = catalog_.check(request);
+  if (status.ok()) status = check_pending_limit(request.name);
+  if (!status.ok()) {
+    answers_.emplace_back([done = std::move(done), status = std::move(status)] { done(status); });
+    return;
+  }
+  Change change;
+  change.kind = Kind::kRename;
+  change.table = catalog_.rename(request.name, request.new_name);
+  change.renamers.push_back(std::move(done));
+  start(std::move(change));
+}
+
+void TableChanges::add_field(const wire::AddField& request, AddFieldDone done) {
+  const auto answer = [&](Result<wire::AddFieldReply> result) {
+    answers_.emplace_back([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+  };
+  const CatalogStore::TableEntry* found = catalog_.find(request.table);
+  if (found == nullptr || found->pending) {
+    return answer(Status(StatusCode::kNoSuchTable, "there is no table " + std::to_string(request.table.value)));
+  }
+  const std::string where = "table " + found->table.name + ": ";
+  if (found->table.index) return answer(Status(StatusCode::kWrongTableKind, where + "it is an index"));
+  if (wire::is_system_name(found->table.name) || request.field.size() != 1) {
+    return answer(Status(StatusCode::kInvalidArgument,
+                         where + (request.field.size() != 1 ? "one field is added at a time"
+                                                            : "it is one of Loam's own tables, which do not change")));
+  }
+  // The field exists: this is a repetition, or another client adds the same field. Both succeed.
+  const Field& field = request.field.field(0);
+  if (const auto number = found->table.schema.find(field.name); number.has_value()) {
+    const Field& present = found->table.schema.field(*number);
+    if (!present.added || !(present == field)) {
+      return answer(Status(StatusCode::kAlreadyExists,
+                           where + "it has a field '" + field.name + "' of type " + to_string(present.type) +
+                               "; fields are neither changed nor removed: create another table, and copy the records"));
+    }
+    for (auto& [sequence, change] : changes_) {
+      if (change.kind != Kind::kAddField || change.table.id != request.table) continue;
+      if (*number + 1u != change.table.schema.size()) break;  // an earlier field, which is complete
+      Env::probe("manager.table.field_added_together");
+      change.adders.push_back(std::move(done));
+      return;
+    }
+    return answer(wire::AddFieldReply{true, catalog_.version()});
+  }
+  Result<Schema> schema = catalog_.check(*found, field);
+  if (!schema.ok()) return answer(schema.status());
+  if (Status status = check_pending_limit(found->table.name); !status.ok()) return answer(std::move(status));
+  Change change;
+  change.kind = Kind::kAddField;
+  change.table = catalog_.add_field(request.table, std::move(schema).value());
+  change.adders.push_back(std::move(done));
+  start(std::move(change));
+}
+
+void TableChanges::repeat_rename(const wire::RenameTable& request, RenameDone done) {
+  const CatalogStore::TableEntry* found = catalog_.find(request.table);
+  if (found == nullptr || found->table.name != request.new_name) {
+    const std::string name = request.name.substr(0, wire::kMaxTableNameBytes);
+    const std::string why = found == nullptr
+                                ? " was dropped meanwhile"
+                                : " was renamed to " + found->table.name + " meanwhile; it keeps that name";
+    answers_.emplace_back(
+        [done = std::move(done), status = Status(StatusCode::kNoSuchTable, "table " + name + why)] { done(status); });
+    return;
+  }
+  Env::probe("manager.table.rename_repeated");
+  for (auto& [sequence, change] : changes_) {
+    if (change.kind != Kind::kRename || change.table.id != request.table || change.table.name != request.new_name) {
+      continue;
+    }
+    change.renamers.push_back(std::move(done));
+    return;
+  }
+  answers_.emplace_back([this, done = std::move(done)] { done(wire::RenameTableReply{catalog_.version()}); });
 }
 
 void TableChanges::repeat_drop(const wire::DropTable& request, DropDone done) {
@@ -213,6 +316,24 @@ void TableChanges::finish(Change change) {
     case Kind::kDrop:
       for (const DropDone& done : change.droppers) done(wire::DropTableReply{catalog_.version()});
       return;
+    case Kind::kRename:
+      // A failure does not count: a storage node serves the table under any name, and gets the name again with its next
+      // registration.
+      for (const RenameDone& done : change.renamers) done(wire::RenameTableReply{catalog_.version()});
+      return;
+    case Kind::kAddField: {
+      // A failure does not count, as for a rename: a node without memory for the table has its new definition.
+      const bool dropped = !catalog_.known_table(change.table.id);
+      if (!dropped) catalog_.finish_field(change.table.id);
+      for (size_t i = 0; i < change.adders.size(); ++i) {
+        if (dropped) {
+          change.adders[i](Status(StatusCode::kNoSuchTable, "table " + change.table.name + " was dropped meanwhile"));
+        } else {
+          change.adders[i](wire::AddFieldReply{i > 0, catalog_.version()});
+        }
+      }
+      return;
+    }
     case Kind::kCreate:
       break;
   }

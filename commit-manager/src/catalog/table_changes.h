@@ -1,4 +1,4 @@
-// Creations and drops of tables, and how all storage nodes hear of them.
+// Creations, renames, added fields and drops of tables, and how all storage nodes hear of them.
 #pragma once
 
 #include <cstdint>
@@ -41,17 +41,28 @@ class NodeChannel {
 /// error. Creations of the same name and definition that arrive meanwhile wait for the same change, and so do
 /// repeated drops of one table.
 ///
+/// A rename is in the catalog at once, because nothing but names depends on it: storage nodes and open transactions use
+/// the id. No storage node can refuse it. The drop of a table ends its pending renames: a storage node that registers
+/// again must not get a dropped table back by a repeated message about its name.
+///
+/// An added field (decision 0027) is hidden from clients until every node knows it. No node can refuse it, because it
+/// needs no memory. It is never undone: a commit manager that restarts shows it at once.
+///
 /// Owner: Core. One thread. complete_acknowledged() alone gives answers, so no callback runs in the middle of a
 /// change. The owner calls it at the end of everything that may have finished a change.
 class TableChanges {
  public:
   using CreateDone = std::function<void(Result<wire::CreateTableReply>)>;
   using DropDone = std::function<void(Result<wire::DropTableReply>)>;
+  using AddFieldDone = std::function<void(Result<wire::AddFieldReply>)>;
+  using RenameDone = std::function<void(Result<wire::RenameTableReply>)>;
 
   TableChanges(CatalogStore& catalog, NodeChannel& nodes) : catalog_(catalog), nodes_(nodes) {}
 
   void create(const wire::CreateTable& request, CreateDone done);
   void drop(const wire::DropTable& request, DropDone done);
+  void rename(const wire::RenameTable& request, RenameDone done);
+  void add_field(const wire::AddField& request, AddFieldDone done);
   /// Called when the loss of records is accepted, so that indexes may lack entries from now on. Drops the indexes
   /// that are being built, so that their builders start again. Marks ready indexes as damaged for every transaction
   /// that begins from now on. The caller makes this call before it completes an id whose writes are in part lost.
@@ -76,13 +87,15 @@ class TableChanges {
   bool distributing_shard_map() const { return pending_shard_maps_ > 0; }
 
  private:
-  enum class Kind : uint8_t { kCreate, kDrop, kShards };
+  enum class Kind : uint8_t { kCreate, kRename, kAddField, kDrop, kShards };
   struct Change {
     Kind kind{};
     wire::TableInfo table;
     std::vector<NodeId> awaited;
     std::vector<CreateDone> creators;  ///< requesters; the first one started the change
     std::vector<DropDone> droppers;
+    std::vector<RenameDone> renamers;
+    std::vector<AddFieldDone> adders;  ///< requesters of a field; the first one started the change
     Status failure;
     uint64_t state = 0;  ///< number of the state that has to be stored before nodes are told
     bool sent = false;
@@ -90,6 +103,10 @@ class TableChanges {
 
   /// Answers a repeated drop as the first one: when the drop that is under way has ended, or at once if it has ended.
   void repeat_drop(const wire::DropTable& request, DropDone done);
+  /// Answers a request to rename a table that has another name than the request says: a repetition, or a mistake.
+  void repeat_rename(const wire::RenameTable& request, RenameDone done);
+  /// Ends the pending renames and added fields of a table that is being dropped.
+  void end_alterations(TableId table);
   void drop_indexes(TableId table);
   void drop_index(const std::string& name);
   uint64_t start(Change change, NodeId informed = NodeId(0));

@@ -119,7 +119,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
     };
     for (int step = 0; step < 120; ++step) {
       const std::string name(1, static_cast<char>('a' + random.below(4)));
-      switch (random.below(8)) {
+      switch (random.below(10)) {
         case 0: {
           const std::string address = "tcp://n:" + std::to_string(random.below(6));
           const auto node = catalog.register_node({address, "", 1});
@@ -158,6 +158,25 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
             ++answered;
             if (result.ok()) dropped.insert(id);
           });
+          break;
+        }
+        case 6: {
+          const std::string new_name(1, static_cast<char>('a' + random.below(4)));
+          const CatalogStore::TableEntry* found = catalog.find(name);
+          const TableId id = found == nullptr ? TableId(0) : found->table.id;
+          for (int repetitions = random.one_in(4) ? 2 : 1; repetitions > 0; --repetitions) {
+            ++asked;
+            changes.rename({name, new_name, id}, [&](const Result<wire::RenameTableReply>&) { ++answered; });
+          }
+          break;
+        }
+        case 7: {
+          const CatalogStore::TableEntry* found = catalog.find(name);
+          const std::string field = "f" + std::to_string(random.below(5));
+          ++asked;
+          changes.add_field({found == nullptr ? TableId(0) : found->table.id,
+                             Schema::make({{field, FieldType::kInt64, true}}).value()},
+                            [&](const Result<wire::AddFieldReply>&) { ++answered; });
           break;
         }
         default:

@@ -169,6 +169,32 @@ Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t s
   return ok_status();
 }
 
+Status Core::Impl::rename(Session& session, ByteReader& reader, uint64_t sequence) {
+  wire::RenameTable request;
+  LOAM_RETURN_IF_ERROR(decode(reader, request));
+  if (Status full = states_.check_room(); !full.ok()) {
+    refuse(session, sequence, std::move(full));
+    return ok_status();
+  }
+  changes_.rename(request, [this, id = session.id, sequence](Result<wire::RenameTableReply> result) {
+    reply_when_stored(id, sequence, std::move(result));
+  });
+  return ok_status();
+}
+
+Status Core::Impl::add_field(Session& session, ByteReader& reader, uint64_t sequence) {
+  wire::AddField request;
+  LOAM_RETURN_IF_ERROR(decode(reader, request));
+  if (Status full = states_.check_room(); !full.ok()) {
+    refuse(session, sequence, std::move(full));
+    return ok_status();
+  }
+  changes_.add_field(request, [this, id = session.id, sequence](Result<wire::AddFieldReply> result) {
+    reply_when_stored(id, sequence, std::move(result));
+  });
+  return ok_status();
+}
+
 Status Core::Impl::drop(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::DropTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));

@@ -90,6 +90,8 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
     case Opcode::kCreateTable:
     case Opcode::kFinishIndex:
     case Opcode::kDropTable:
+    case Opcode::kRenameTable:
+    case Opcode::kAddField:
     case Opcode::kCloseSession:
       if (peer.session != nullptr) Env::observe_request(peer.session->id.value, envelope.sequence, message);
       return execute_for_session(peer, envelope, reader, now_ns);
@@ -214,6 +216,10 @@ Status Core::Impl::execute_new(Session& session, const wire::Envelope& envelope,
       return finish_index(session, reader, envelope.sequence);
     case Opcode::kDropTable:
       return drop(session, reader, envelope.sequence);
+    case Opcode::kRenameTable:
+      return rename(session, reader, envelope.sequence);
+    case Opcode::kAddField:
+      return add_field(session, reader, envelope.sequence);
     default:
       return close_session(session, reader, envelope.sequence);
   }
@@ -348,28 +354,32 @@ void Core::Impl::publish(uint64_t now_ns) {
       now_ns + options_.publish_interval_ns * (1 + counts_.publication_bytes / kPublicationBytesPerInterval);
 }
 
-void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::CreateDone done) {
+/// Makes a change of the catalog for an administrator by one function of TableChanges. Calls `done` when the change is
+/// stored, or with the reason why it cannot be made.
+template <class Reply, class Request>
+void Core::Impl::change_table(void (TableChanges::*change)(const Request&, std::function<void(Result<Reply>)>),
+                              const Request& request, std::function<void(Result<Reply>)> done) {
   if (!durable_status_.ok()) return done(durable_status_);
   if (const Status status = identity_.serving_status(); !status.ok()) return done(status);
   if (const Status full = states_.check_room(); !full.ok()) return done(full);
-  changes_.create(request, [this, done = std::move(done)](Result<wire::CreateTableReply> result) {
+  (changes_.*change)(request, [this, done = std::move(done)](Result<Reply> result) {
     when_stored([done, result = std::move(result)](const Status& stored) {
-      done(stored.ok() ? result : Result<wire::CreateTableReply>(stored));
+      done(stored.ok() ? result : Result<Reply>(stored));
     });
   });
   run_deferred_work();
 }
 
+void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::CreateDone done) {
+  change_table(&TableChanges::create, request, std::move(done));
+}
+
 void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDone done) {
-  if (!durable_status_.ok()) return done(durable_status_);
-  if (const Status status = identity_.serving_status(); !status.ok()) return done(status);
-  if (const Status full = states_.check_room(); !full.ok()) return done(full);
-  changes_.drop(request, [this, done = std::move(done)](Result<wire::DropTableReply> result) {
-    when_stored([done, result = std::move(result)](const Status& stored) {
-      done(stored.ok() ? result : Result<wire::DropTableReply>(stored));
-    });
-  });
-  run_deferred_work();
+  change_table(&TableChanges::drop, request, std::move(done));
+}
+
+void Core::Impl::rename_table(const wire::RenameTable& request, TableChanges::RenameDone done) {
+  change_table(&TableChanges::rename, request, std::move(done));
 }
 
 // ---- functions of Core, which call those of Impl -------------------------------------------------------------------
@@ -387,6 +397,9 @@ void Core::create_table(const wire::CreateTable& request, std::function<void(Res
 }
 void Core::drop_table(const wire::DropTable& request, std::function<void(Result<wire::DropTableReply>)> done) {
   impl_->drop_table(request, std::move(done));
+}
+void Core::rename_table(const wire::RenameTable& request, std::function<void(Result<wire::RenameTableReply>)> done) {
+  impl_->rename_table(request, std::move(done));
 }
 void Core::accept_loss(NodeId node, std::function<void(Status)> done) { impl_->accept_loss(node, std::move(done)); }
 SessionId Core::open_recoverer_session(uint64_t now_ns) { return impl_->open_recoverer_session(now_ns); }

@@ -51,6 +51,7 @@ class Core::Impl final : public NodeChannel {
   uint64_t next_deadline_ns() const;
   void create_table(const wire::CreateTable& request, TableChanges::CreateDone done);
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
+  void rename_table(const wire::RenameTable& request, TableChanges::RenameDone done);
   void accept_loss(NodeId node, std::function<void(Status)> done);
   void set_timer(latency::BatchTimer* timer) { timer_ = timer; }
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
@@ -123,6 +124,9 @@ class Core::Impl final : public NodeChannel {
   void detach_peer(Peer& peer, const Status& why, bool ends_session);
   void run_deferred_work();
   void tick(uint64_t now_ns);
+  template <class Reply, class Request>
+  void change_table(void (TableChanges::*change)(const Request&, std::function<void(Result<Reply>)>),
+                    const Request& request, std::function<void(Result<Reply>)> done);
   void publish(uint64_t now_ns);
   uint64_t tick_due_ns() const;
   uint64_t publication_due_ns() const;
@@ -154,6 +158,8 @@ class Core::Impl final : public NodeChannel {
   Status create(Session& session, ByteReader& reader, uint64_t sequence);
   Status finish_index(Session& session, ByteReader& reader, uint64_t sequence);
   Status drop(Session& session, ByteReader& reader, uint64_t sequence);
+  Status rename(Session& session, ByteReader& reader, uint64_t sequence);
+  Status add_field(Session& session, ByteReader& reader, uint64_t sequence);
   /// Sends a reply to the session's client, and keeps it in the reply window for a repeated request.
   template <wire::Message M>
   void send_reply(Session& session, uint64_t sequence, const M& message);

@@ -23,6 +23,8 @@ std::vector<Buffer> all_messages() {
   add(wire::GetCatalog{});
   add(wire::CreateTable{"accounts", TableKind::kTransactional, test_schema()});
   add(wire::DropTable{"accounts"});
+  add(wire::RenameTable{"accounts", "ledger"});
+  add(wire::AddField{TableId(1'024), test_schema().with_added(0)});
   add(wire::CloseSession{});
   add(wire::RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1 << 20});
   add(wire::RenewNode{});

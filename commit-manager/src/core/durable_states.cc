@@ -20,6 +20,7 @@ wire::Catalog StoredState::for_clients() const {
   wire::Catalog shown = catalog;
   std::erase_if(shown.tables,
                 [this](const wire::TableInfo& table) { return std::ranges::binary_search(pending, table.id); });
+  CatalogStore::hide_pending_fields(shown, adding);
   return shown;
 }
 
@@ -78,6 +79,7 @@ std::optional<Status> DurableStates::start_store(const wire::ClusterHistory& his
                          .sessions = session_bound_,
                          .catalog = catalog_.catalog(true),
                          .pending = catalog_.pending_tables(),
+                         .adding = catalog_.tables_with_pending_field(),
                          .nodes = catalog_.nodes(),
                          .node_catalog_revision = catalog_.node_catalog_revision()};
   return store_->store(encoded_);

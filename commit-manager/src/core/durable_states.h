@@ -26,10 +26,11 @@ struct StoredState {
   uint64_t sessions = 0;         ///< upper bound of session numbers
   wire::Catalog catalog;         ///< as storage nodes see it, with pending tables
   std::vector<TableId> pending;  ///< tables of `catalog` that clients do not see (R30, table creation), ascending
+  std::vector<TableId> adding;   ///< tables of `catalog` whose last added field clients do not see, ascending
   std::vector<NodeStatus> nodes;
   uint64_t node_catalog_revision = 0;  ///< CatalogStore::node_catalog_revision() of this state
 
-  /// Returns the catalog without pending tables.
+  /// Returns the catalog without pending tables and fields.
   wire::Catalog for_clients() const;
   /// True if the stored entry of this node has the same incarnation and the same loss.
   bool has_registration(const NodeStatus& node) const;

@@ -57,6 +57,20 @@ TEST_F(ManagerTest, AdministersTables) {
   describe.set_name("nothing");
   EXPECT_EQ(call(&Stub::DescribeTable, describe, table), grpc::NOT_FOUND);
 
+  admin::RenameTableRequest rename;
+  admin::RenameTableReply renamed;
+  rename.set_name("nothing");
+  rename.set_new_name("ledger");
+  EXPECT_EQ(call(&Stub::RenameTable, rename, renamed), grpc::NOT_FOUND);
+  rename.set_name("accounts");
+  ASSERT_EQ(call(&Stub::RenameTable, rename, renamed), grpc::OK) << message;
+  EXPECT_GT(renamed.catalog_version(), created.catalog_version());
+  rename.set_name("ledger");
+  rename.set_new_name("ledger");
+  EXPECT_EQ(call(&Stub::RenameTable, rename, renamed), grpc::INVALID_ARGUMENT);
+  rename.set_new_name("accounts");
+  ASSERT_EQ(call(&Stub::RenameTable, rename, renamed), grpc::OK) << message;
+
   admin::DropTableRequest drop;
   admin::DropTableReply dropped;
   drop.set_name("loam.counters");

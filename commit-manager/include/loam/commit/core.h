@@ -387,6 +387,8 @@ class Core {
   void create_table(const wire::CreateTable& request, std::function<void(Result<wire::CreateTableReply>)> done);
   /// Drops a table for an administrator, as a client's DropTable does. Calls `done` as create_table() does.
   void drop_table(const wire::DropTable& request, std::function<void(Result<wire::DropTableReply>)> done);
+  /// Renames a table for an administrator, as a client's RenameTable does. Calls `done` as create_table() does.
+  void rename_table(const wire::RenameTable& request, std::function<void(Result<wire::RenameTableReply>)> done);
 
   /// Accepts, for an operator, the loss of the records of this storage node (R9; R10, cluster identity and
   /// incarnations). The node serves its shards, empty, as soon as the leases of its earlier incarnations are over.
