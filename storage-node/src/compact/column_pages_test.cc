@@ -193,6 +193,58 @@ TEST_F(ColumnPagesTest, GarbageOfColumnPagesIsCollected) {
   EXPECT_LT(used, 4 * kRecords * 100) << "some 80 bytes a record";
 }
 
+// Column pages get the newest schema, whichever rows they are made of, also of older column pages (decision 0027).
+TEST_F(ColumnPagesTest, RowsWithDifferentAddedFieldsBecomeColumnsTogether) {
+  table_.count_scan();
+  compact(20);
+  ASSERT_GT(pages().columns, 0u);
+  const Schema newest = schema()->add({"extra", FieldType::kText, true}).value();
+  {
+    const EpochGuard guard(thread_);
+    table_.extend(newest);
+  }
+  std::map<uint64_t, std::vector<Value>> extended;
+  for (uint64_t key = 0; key < kRecords; key += 3) {
+    const auto t = manager_.begin();
+    const EpochGuard guard(thread_);
+    extended[key] = {Value::int64(7), Value::null(), Value::text("text"), Value::text("extra " + std::to_string(key))};
+    const Buffer bytes = testing::build_row(newest, extended[key]);
+    const auto write = VersionWrite::update_of(t.snapshot, t.id, {bytes, nullptr, 1});
+    ASSERT_EQ(table_.write_at(me_, table_.index().find(Key(key)), write).code, StatusCode::kOk);
+    manager_.complete(t.id);
+  }
+  for (int round = 0; round < 3; ++round) {
+    const Snapshot now = manager_.now();
+    {
+      const EpochGuard guard(thread_);
+      for (uint64_t key = 0; key < kRecords; ++key) {
+        const Cursor found = table_.index().find(Key(key));
+        const ReadOutcome outcome = table_.get_at(me_, found, now, table_.schema());
+        ASSERT_EQ(outcome.code, StatusCode::kOk);
+        ASSERT_TRUE(validate_row(newest, outcome.row).ok());
+        const RowView view(newest, outcome.row);
+        if (const auto found_values = extended.find(key); found_values != extended.end()) {
+          for (size_t i = 0; i < 4; ++i) ASSERT_EQ(view.value(i), found_values->second[i]) << key;
+        } else {
+          ASSERT_TRUE(view.is_null(3)) << key;
+          ASSERT_EQ(view.int64(0), static_cast<int64_t>(key));
+        }
+        // In the schema of an older client the row is as it was.
+        const ReadOutcome older = table_.get_at(me_, found, now, schema().get());
+        ASSERT_TRUE(validate_row(*schema(), older.row).ok());
+        ASSERT_EQ(RowView(*schema(), older.row).text(2), view.text(2));
+      }
+    }
+    compact(20);
+  }
+  const EpochGuard guard(thread_);
+  size_t newer = 0;
+  for (Page* const page : table_.pages().pages()) {
+    if (page->has_columns()) newer += Columns::of(*page).schema().added();
+  }
+  EXPECT_GT(newer, 0u);
+}
+
 class HeldBackTest : public ColumnPagesTest {
  protected:
   HeldBackTest() : ColumnPagesTest({.cold_publications = 1, .min_column_rows = 16}) {}

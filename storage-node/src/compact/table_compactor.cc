@@ -194,8 +194,8 @@ void TableCompactor::count(ThreadContext& thread, Entry& entry) {
   const size_t row = row_bytes(entry);
   Kept kept{.row_entry_bytes = static_cast<uint32_t>(entry_size(row))};
   if (to_columns_ && for_columns(entry, link, kept.row_entry_bytes)) {
-    widths_->add(row_of(entry, thread));
-    kept.text_bytes = static_cast<uint32_t>(row - table_->schema()->fixed_size());
+    widths_->add(row_of(entry, thread, table_->schemas(), &widths_->schema()));
+    kept.text_bytes = static_cast<uint32_t>(row - schema_of(entry, *table_->schemas()).fixed_size());
     kept.for_columns = &entry;
     ++source.for_columns;
   }
@@ -280,7 +280,7 @@ bool TableCompactor::take_targets() {
   next_column_entry_ = 0;
   if (column_entries_.empty()) return true;
   for (const ColumnPagePlan& plan :
-       plan_column_pages(texts, widths_->row_bytes(), ColumnWidths::page_overhead(*table_->schema()), page_bytes)) {
+       plan_column_pages(texts, widths_->row_bytes(), ColumnWidths::page_overhead(widths_->schema()), page_bytes)) {
     Page* const page = take_target(plan.page_bytes);
     if (page == nullptr) return false;
     Columns::lay_out(*page, *widths_, plan.rows, plan.text_bytes);
@@ -295,7 +295,7 @@ bool TableCompactor::fill(ThreadContext& thread, size_t budget) {
     const Entry& entry = *column_entries_[next_column_entry_];
     fetch_ahead(&entry);
     while (Columns::of(*targets_[column_target_]).full()) ++column_target_;
-    Columns::of(*targets_[column_target_]).append(row_of(entry, thread));
+    Columns::of(*targets_[column_target_]).append(row_of(entry, thread, table_->schemas(), &widths_->schema()));
   }
   next_column_entry_ = 0;
   column_target_ = row_targets_;
@@ -314,7 +314,9 @@ Entry* TableCompactor::append_to_columns(const Entry& entry, Link link) {
 Entry* TableCompactor::copy(ThreadContext& thread, const Entry& entry, Link link, bool to_columns) {
   if (to_columns) return append_to_columns(entry, link);
   const EntryKind kind = entry.tombstone() ? EntryKind::kTombstone : EntryKind::kPut;
-  const EntryImage image{kind, Key(entry.key), entry.version(), entry.sequence, link, {row_of(entry, thread)}};
+  // A row keeps its number of added fields, so the copy needs no more room than the plan has given it.
+  const NewRow row{row_of(entry, thread), nullptr, added_fields(entry)};
+  const EntryImage image{kind, Key(entry.key), entry.version(), entry.sequence, link, row};
   for (; target_ < row_targets_; ++target_) {
     if (Entry* const copied = TableLog::append_to(*targets_[target_], image)) return copied;
   }

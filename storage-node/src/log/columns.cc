@@ -149,6 +149,7 @@ void Columns::append(Bytes bytes) {
 }
 
 std::string_view Columns::text(size_t field, size_t row) const {
+  if (!has(field)) return "";  // has an address, as stored texts have
   // Text ends are offsets within the row. A text begins where the previous text of the row ends.
   const uint16_t variable = schema_->layout(field).variable_index;
   const uint32_t begin = variable == 0 ? schema_->fixed_size() : text_end(variable - size_t{1}, row);
@@ -157,6 +158,10 @@ std::string_view Columns::text(size_t field, size_t row) const {
 }
 
 bool Columns::heads(size_t field, size_t first, size_t count, int64_t* out) const {
+  if (!has(field)) {
+    std::fill_n(out, count, head_key(""));
+    return true;
+  }
   const uint16_t variable = schema_->layout(field).variable_index;
   const auto end_of = [&](size_t number) -> const Column& { return columns()[schema_->variable_fields()[number]]; };
   const Column& ends = end_of(variable);
@@ -183,6 +188,10 @@ bool Columns::heads(size_t field, size_t first, size_t count, int64_t* out) cons
 }
 
 const int64_t* Columns::integers(size_t field, size_t first, size_t count, int64_t* out) const {
+  if (!has(field)) {
+    std::fill_n(out, count, 0);
+    return out;
+  }
   const Column& c = column(field);
   const std::byte* const from = at(c.offset + first * c.width);
   switch (c.width) {

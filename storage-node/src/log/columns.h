@@ -6,6 +6,9 @@
 // fixed-width field, or the end offset of a text. A column stores integers as differences from the least one, in as few
 // bytes as the largest difference needs (frame of reference), and floats and integers of 128 bits unchanged. The texts
 // of one row stay together, as in the row.
+//
+// A page has the schema with which it was made. A field that was added to the table later is NULL in all its rows
+// (decision 0027): the functions that read one field accept its number.
 #pragma once
 
 #include <algorithm>
@@ -102,12 +105,15 @@ class Columns {
   bool full() const { return rows_ == capacity_; }
   const Schema& schema() const { return *schema_; }
   /// The header of the field's column.
-  const Column& column(size_t field) const { return columns()[field]; }
+  const Column& column(size_t field) const { return has(field) ? columns()[field] : kAllNull; }
+  /// False: the field was added to the table after the page was made, so it is NULL in every row.
+  bool has(size_t field) const { return field < schema_->size(); }
 
   /// The value of a fixed-width field, or the end offset of a text. Zero if the value is NULL.
   template <class T>
   T get(size_t field, size_t row) const;
   bool is_null(size_t field, size_t row) const {
+    if (!has(field)) return true;
     const uint16_t bit = schema_->layout(field).null_bit;
     if (bit == FieldLayout::kNone) return false;
     return ((static_cast<unsigned>(null_bytes(bit / 8)[row]) >> (bit % 8)) & 1) != 0;
@@ -121,7 +127,7 @@ class Columns {
   /// Writes the head keys (order_key.h) of `count` texts from row `first` on. Returns whether they tell the texts
   /// apart: no text is longer than a head, and none ends with a zero byte.
   bool heads(size_t field, size_t first, size_t count, int64_t* out) const;
-  /// The first stored value of a field. Loops over a column start here.
+  /// The first stored value of a field that the page has. Loops over a column start here.
   const std::byte* values(size_t field) const { return at(column(field).offset); }
   /// One byte of the NULL bitmap (schema.h), as an array over all rows.
   const std::byte* null_bytes(size_t byte) const { return at(nulls_ + byte * capacity_); }
@@ -140,6 +146,8 @@ class Columns {
   void gather_value(size_t field, size_t row, std::byte* out) const;
   void gather_nulls(size_t row, std::byte* out) const;
   Columns(const Schema& schema, size_t capacity) : schema_(&schema), capacity_(static_cast<uint32_t>(capacity)) {}
+
+  static constexpr Column kAllNull{.has_null = true};
 
   Column* columns() { return reinterpret_cast<Column*>(this + 1); }
   const Column* columns() const { return reinterpret_cast<const Column*>(this + 1); }
@@ -181,6 +189,7 @@ inline size_t row_bytes(const Entry& entry) {
 
 template <class T>
 T Columns::get(size_t field, size_t row) const {
+  if (!has(field)) return T{};
   const Column& c = column(field);
   T value;
   if (stored_unchanged(schema_->field(field).type)) {

@@ -3,9 +3,11 @@
 //
 //  byte 0        4      5         6            7   8     16           24         32         40     48
 //       ┌────────┬──────┬─────────┬────────────┬───┬─────┬────────────┬──────────┬──────────┬──────┬──────────────────┐
-//       │ size   │ kind │ row     │ page shift │ 0 │ key │ valid_from │ sequence │ valid_to │ next │ row, zeros to 16 │
+//       │ size   │ kind │ row     │ page shift │ a │ key │ valid_from │ sequence │ valid_to │ next │ row, zeros to 16 │
 //       │ (whole)│      │ padding │            │   │     │            │          │◀ AtomicWord128 ▶│                  │
 //       └────────┴──────┴─────────┴────────────┴───┴─────┴────────────┴──────────┴──────────┴──────┴──────────────────┘
+//
+// a: the number of added fields of the row.
 //
 // The word `next` holds an address in bits 63..4 and a state in bits 1..0. Entries are 16-byte aligned, so the low bits
 // of an address are free.
@@ -99,9 +101,9 @@ struct Link {
 struct alignas(16) Entry {
   uint32_t size_bytes;  ///< header, row and padding: a multiple of 16
   EntryKind kind;
-  uint8_t row_padding;  ///< zero bytes after the row, 0..15
-  uint8_t page_shift;   ///< the page has 1 << page_shift bytes and is aligned to them
-  uint8_t zero;
+  uint8_t row_padding;   ///< zero bytes after the row, 0..15
+  uint8_t page_shift;    ///< the page has 1 << page_shift bytes and is aligned to them
+  uint8_t added_fields;  ///< of the row (Schema::added()); unused for kColumns, whose schema the page has
   uint64_t key;
   uint64_t valid_from;  ///< version: the id of the transaction, or a number from VersionSource (R21)
   uint64_t sequence;    ///< orders the writes of one key and version (R19)
@@ -143,6 +145,7 @@ struct alignas(16) Entry {
 };
 static_assert(sizeof(Entry) == 48 && alignof(Entry) == 16);
 static_assert(offsetof(Entry, kind) == 4 && offsetof(Entry, row_padding) == 5 && offsetof(Entry, page_shift) == 6);
+static_assert(offsetof(Entry, added_fields) == 7);
 static_assert(offsetof(Entry, key) == 8 && offsetof(Entry, valid_from) == 16 && offsetof(Entry, sequence) == 24);
 static_assert(offsetof(Entry, link) == 32);
 

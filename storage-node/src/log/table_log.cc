@@ -73,7 +73,7 @@ Entry* TableLog::append_to(Page& page, const EntryImage& image) {
   entry->kind = image.kind;
   entry->row_padding = static_cast<uint8_t>(size - sizeof(Entry) - row_bytes);
   entry->page_shift = static_cast<uint8_t>(std::countr_zero(page.size_bytes()));
-  entry->zero = 0;
+  entry->added_fields = image.row.added_fields();
   entry->key = image.key.value;
   entry->valid_from = image.version.value;
   entry->sequence = image.sequence;

@@ -150,7 +150,7 @@ TEST_F(ExecutorTest, UndoOfIndexEntriesHasRoomWhenMemoryIsFull) {
 
 TEST_F(ExecutorTest, UnknownKindsOfWritesAreMalformed) {
   attach();
-  constexpr auto kUnknown = static_cast<wire::WriteKind>(5);
+  constexpr auto kUnknown = static_cast<wire::WriteKind>(6);
   run(peer,
       std::pair(uint64_t{1}, wire::Write{TransactionId(11), Snapshot(Version(10)), {{kUnknown, account(1), {}}}}));
   EXPECT_EQ(peer.closed.code(), StatusCode::kMalformed);

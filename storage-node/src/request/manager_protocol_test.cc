@@ -41,6 +41,13 @@ class ManagerProtocolTest : public NodeFixture {
     const auto* found = registry->view().find(id);
     return found == nullptr ? nullptr : (*found)->table.get();
   }
+  std::string name_of(TableId id) {
+    const EpochGuard guard(*epoch_thread);
+    const auto* found = registry->view().find(id);
+    if (found != nullptr) return (*found)->info.name;
+    const wire::TableInfo* const deferred = registry->view().find_deferred(id);
+    return deferred == nullptr ? std::string() : deferred->name;
+  }
   Status serving() {
     const EpochGuard guard(*epoch_thread);
     return registry->check_serving(now_ns);
@@ -327,6 +334,53 @@ TEST_F(ManagerProtocolTest, ATableThatWaitsForMemoryCanBeDropped) {
   now_ns += answer.lease_ns / 2;
   ASSERT_TRUE(protocol.step(now_ns).ok());
   EXPECT_EQ(served(TableId(3)), nullptr);
+}
+
+TEST_F(ManagerProtocolTest, ARenamedTableKeepsItsRecords) {
+  register_node();
+  const Table* const kept = served(kAccounts);
+  wire::InstallTable rename{catalog().tables[0], catalog().shards};
+  ASSERT_EQ(rename.table.id, kAccounts);
+  rename.table.name = "ledger";
+  ASSERT_TRUE(receive(7, rename).ok());
+  run_steps();
+  static_cast<void>(manager.answer<wire::InstallTableReply>(7));
+  EXPECT_EQ(served(kAccounts), kept);
+  EXPECT_EQ(name_of(kAccounts), "ledger");
+  const auto tables = registry->tables();
+  EXPECT_EQ(std::ranges::count(*tables, "ledger", [](const auto& table) { return table->info.name; }), 1)
+      << "statistics have the new name";
+  // A registration brings the name that the node has missed.
+  protocol.disconnected();
+  protocol.connected(now_ns);
+  wire::RegisterNodeReply answer = registered();
+  ASSERT_EQ(answer.catalog.tables[0].id, kAccounts);
+  answer.catalog.tables[0].name = "journal";
+  ASSERT_TRUE(receive(2, answer).ok());
+  EXPECT_EQ(served(kAccounts), kept);
+  EXPECT_EQ(name_of(kAccounts), "journal");
+}
+
+TEST_F(ManagerProtocolTest, ATableThatWaitsForMemoryCanBeRenamed) {
+  register_node();
+  protocol.disconnected();
+  std::vector<std::byte*> taken;
+  while (std::byte* const block = pool->allocate(PagePool::kMinBlockBytes, Reserve::kWrite)) taken.push_back(block);
+  protocol.connected(now_ns);
+  wire::RegisterNodeReply answer = with_lease(1'000'000'000);
+  wire::InstallTable rename = install(3);
+  answer.catalog.tables.push_back(rename.table);
+  ASSERT_TRUE(receive(2, answer).ok());
+  rename.table.name = "renamed";
+  ASSERT_TRUE(receive(7, rename).ok());
+  run_steps();
+  static_cast<void>(manager.answer<wire::InstallTableReply>(7));
+  EXPECT_EQ(served(TableId(3)), nullptr) << "the rename makes no table";
+  for (std::byte* const block : taken) pool->release(block, PagePool::kMinBlockBytes);
+  now_ns += answer.lease_ns / 2;
+  ASSERT_TRUE(protocol.step(now_ns).ok());
+  EXPECT_NE(served(TableId(3)), nullptr);
+  EXPECT_EQ(name_of(TableId(3)), "renamed");
 }
 
 TEST_F(ManagerProtocolTest, ANewEpochsPublicationReplacesAnyOlder) {

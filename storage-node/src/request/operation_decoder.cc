@@ -3,6 +3,9 @@
 #include "storage-node/src/request/operation_decoder.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
 #include <string>
 
 #include "common/base/env.h"
@@ -16,8 +19,18 @@ namespace {
 
 /// kMalformed: a write of `message` has a kind that does not exist.
 Status check_kind(wire::WriteKind kind, Opcode message) {
-  if (kind >= wire::WriteKind::kInsert && kind <= wire::WriteKind::kUpdateFields) return ok_status();
+  if (kind >= wire::WriteKind::kInsert && kind <= wire::WriteKind::kReplace) return ok_status();
   return {StatusCode::kMalformed, std::string(wire::to_string(message)) + ": unknown kind of write"};
+}
+
+/// Returns the first `count` field numbers: 0, 1, 2, …
+FieldNumbers first_fields(size_t count) {
+  static const auto kNumbers = [] {
+    std::array<uint16_t, kMaxFields> numbers;
+    std::iota(numbers.begin(), numbers.end(), uint16_t{0});
+    return numbers;
+  }();
+  return FieldNumbers(std::span(kNumbers).first(count));
 }
 
 /// Returns the code for an operation on a deferred table (RegistryView::deferred): the table exists in the catalog and
@@ -54,12 +67,13 @@ Status OperationDecoder::decode_read(Peer& peer, uint64_t sequence, ByteReader& 
   if (!check_operation_count(peer, sequence, read_.records.size()) || !check_snapshot(peer, sequence, read_.snapshot))
     return ok_status();
   const Projection* projection = nullptr;
-  if (!resolve_projection(peer, sequence, read_.records, read_.projection, projection)) return ok_status();
+  if (!resolve_projection(peer, sequence, read_, projection)) return ok_status();
   Request& request = batch_.add_request(Opcode::kReadReply, sequence);
   request.projection = projection;
   PointOperation operation;
   operation.kind = PointKind::kGet;
   operation.snapshot = batch_.retain(read_.snapshot);
+  operation.added = read_.added;
   add_each(request, read_.records, TableKind::kTransactional, operation);
   return ok_status();
 }
@@ -108,11 +122,12 @@ Status OperationDecoder::decode_plain_read(Peer& peer, uint64_t sequence, ByteRe
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, plain_read_));
   if (!check_operation_count(peer, sequence, plain_read_.records.size())) return ok_status();
   const Projection* projection = nullptr;
-  if (!resolve_projection(peer, sequence, plain_read_.records, plain_read_.projection, projection)) return ok_status();
+  if (!resolve_projection(peer, sequence, plain_read_, projection)) return ok_status();
   Request& request = batch_.add_request(Opcode::kPlainReadReply, sequence);
   request.projection = projection;
   PointOperation operation;
   operation.kind = PointKind::kPlainGet;
+  operation.added = plain_read_.added;
   add_each(request, plain_read_.records, TableKind::kNonTransactional, operation);
   return ok_status();
 }
@@ -200,9 +215,11 @@ bool OperationDecoder::check_intents(Peer& peer, uint64_t sequence, const wire::
   return true;
 }
 
-bool OperationDecoder::resolve_projection(Peer& peer, uint64_t sequence, const std::vector<wire::RecordId>& records,
-                                          FieldNumbers numbers, const Projection*& projection) {
-  if (numbers.empty() || records.empty()) return true;
+template <class Read>
+bool OperationDecoder::resolve_projection(Peer& peer, uint64_t sequence, const Read& read,
+                                          const Projection*& projection) {
+  const std::vector<wire::RecordId>& records = read.records;
+  if (read.projection.empty() || records.empty()) return true;
   const TableId id = records[0].table;
   if (!std::all_of(records.begin(), records.end(), [id](const wire::RecordId& r) { return r.table == id; })) {
     replies_.refuse(
@@ -211,8 +228,9 @@ bool OperationDecoder::resolve_projection(Peer& peer, uint64_t sequence, const s
     return false;
   }
   const std::shared_ptr<ServedTable>* table = view_->find(id);
-  if (table == nullptr) return true;  // resolve_table() refuses each of its records
-  const auto made = Projection::make((*table)->info.schema, numbers);
+  if (table == nullptr) return true;                            // resolve_table() refuses each of its records
+  if (read.added > (*table)->info.schema.added()) return true;  // add_each() refuses each of its records
+  const auto made = Projection::make((*table)->info.schema, read.projection);
   if (made.ok()) {
     projection = batch_.retain(*made);
     return true;
@@ -247,11 +265,21 @@ bool OperationDecoder::set_row(Request& request, const ServedTable& table, const
                                PointOperation& operation) {
   operation.row = write.row;
   operation.projection = nullptr;
+  operation.added = 0;
   if (write.kind == wire::WriteKind::kRemove) return true;
   // Reads, scans and the compactor rely on valid rows, so an invalid row never reaches the log.
   Status valid;
-  if (write.kind != wire::WriteKind::kUpdateFields) {
-    valid = validate_row(table.info.schema, write.row);
+  const Schema& newest = table.info.schema;
+  if (write.added > newest.added()) return refuse_unknown_fields(request);
+  if (wire::has_whole_row(write.kind)) {
+    const Schema& schema = write.added == newest.added() ? newest : table.table->schemas()->of(write.added);
+    valid = validate_row(schema, write.row);
+    operation.added = write.added;
+    // An update through an older handle leaves the fields that the handle does not know as they are (decision 0027).
+    if (valid.ok() && write.kind == wire::WriteKind::kUpdate && write.added < newest.added()) {
+      Env::probe("node.write.older_schema");
+      operation.projection = batch_.retain(*Projection::make(newest, first_fields(schema.size())));
+    }
   } else if (auto projection = Projection::make(table.info.schema, write.projection); projection.ok()) {
     valid = validate_row(*projection, write.row);
     operation.projection = batch_.retain(*projection);
@@ -261,6 +289,12 @@ bool OperationDecoder::set_row(Request& request, const ServedTable& table, const
   if (valid.ok()) return true;
   request.set_detail(request.item_count, table.info.name, valid.message());
   batch_.add(request, StatusCode::kInvalidArgument);
+  return false;
+}
+
+bool OperationDecoder::refuse_unknown_fields(Request& request) {
+  Env::probe("node.request.unknown_fields");
+  batch_.add(request, StatusCode::kUnavailable);
   return false;
 }
 
@@ -286,6 +320,14 @@ void OperationDecoder::add_each(Request& request, std::span<const wire::RecordId
     if (table == nullptr) continue;
     operation.table = table->table.get();
     operation.key = record.key;
+    const Schema& newest = table->info.schema;
+    if (operation.added > newest.added()) {
+      refuse_unknown_fields(request);
+      continue;
+    }
+    // A projection works on rows of the newest schema. A row may have more fields than this view of the tables has, if
+    // another thread has a later one.
+    operation.schema = request.projection != nullptr ? &newest : &table->table->schemas()->of(operation.added);
     batch_.add(request, operation);
   }
 }

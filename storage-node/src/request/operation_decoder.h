@@ -53,8 +53,8 @@ class OperationDecoder {
   /// Refuses a plain write whose intents are invalid.
   bool check_intents(Peer& peer, uint64_t sequence, const wire::PlainWrite& write);
   /// Sets `projection` to the fields that a read names; the fields belong to one table.
-  bool resolve_projection(Peer& peer, uint64_t sequence, const std::vector<wire::RecordId>& records,
-                          FieldNumbers numbers, const Projection*& projection);
+  template <class Read>
+  bool resolve_projection(Peer& peer, uint64_t sequence, const Read& read, const Projection*& projection);
 
   // Checks of one operation. Each adds an item with the reason if the operation cannot be executed.
   /// Returns the table that holds the record, or null if this storage node does not serve the record. `if_dropped` is
@@ -64,6 +64,9 @@ class OperationDecoder {
   /// Sets the row of an insert or update. Returns false if the row does not fit the schema (kInvalidArgument).
   template <class Write>
   bool set_row(Request& request, const ServedTable& table, const Write& write, PointOperation& operation);
+  /// Adds kUnavailable for an operation with a row of more added fields than this storage node knows: it gets them with
+  /// its next registration. Returns false.
+  bool refuse_unknown_fields(Request& request);
   /// Appends the intents of an operation to the session's list. Returns false if the list has no room (kOverloaded).
   bool append_intents(Peer& peer, Request& request, const PointOperation& operation);
   bool append_intents(Peer& peer, Request& request, TableId index, std::span<const wire::IndexIntent> changes);

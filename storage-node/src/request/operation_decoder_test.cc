@@ -197,7 +197,7 @@ TEST_F(OperationDecoderTest, EveryCutMessageIsMalformedAndAddsNothing) {
 }
 
 TEST_F(OperationDecoderTest, UnknownKindsOfWritesAreMalformed) {
-  for (const unsigned number : {0u, 5u, 255u}) {
+  for (const unsigned number : {0u, 6u, 255u}) {
     const auto kind = static_cast<WriteKind>(number);
     wire::Write write = insert(11, 1);
     write.operations.push_back({kind, account(2), bytes_});

@@ -28,6 +28,28 @@ bool is_superset(const wire::FenceSet& a, const wire::FenceSet& b) {
   return a.alive.size() <= b.alive.size();
 }
 
+/// Takes over the name of a table and its further added fields. Returns whether that changes the definition. A message
+/// that was repeated may have fewer added fields than the storage node knows.
+bool take_over_definition(wire::TableInfo& present, const wire::TableInfo& told) {
+  const bool extended = told.schema.added() > present.schema.added();
+  const bool changed = extended || present.name != told.name;
+  present.name = told.name;
+  if (extended) present.schema = told.schema;
+  return changed;
+}
+
+/// Returns the table with the name and the added fields of `told`. A served table is immutable, so a change makes
+/// another one that shares the records.
+std::shared_ptr<ServedTable> with_definition(const std::shared_ptr<ServedTable>& served, const wire::TableInfo& told) {
+  if (served->info.name == told.name && served->info.schema.added() >= told.schema.added()) return served;
+  auto changed = std::make_shared<ServedTable>(*served);
+  take_over_definition(changed->info, told);
+  Env::probe("node.table.changed");
+  // Before the view with the field: from then on entries may have it.
+  changed->table->extend(changed->info.schema);
+  return changed;
+}
+
 }  // namespace
 
 Registry::Registry(EpochDomain& epochs, PagePool& pool, Compactor& compactor, const Options& options)
@@ -71,7 +93,7 @@ Status Registry::enter_service(EpochThread& thread, const wire::RegisterNodeRepl
   std::vector<std::shared_ptr<Table>> made;
   for (const wire::TableInfo& info : registered.catalog.tables) {
     if (const auto* kept = before.find(info.id); kept != nullptr) {
-      next->tables[info.id] = *kept;
+      next->tables[info.id] = with_definition(*kept, info);
       continue;
     }
     Result<std::shared_ptr<ServedTable>> table = make_table(info);
@@ -159,8 +181,15 @@ void Registry::accept_loss(EpochThread& thread) {
 Status Registry::install(EpochThread& thread, const wire::TableInfo& table, const wire::ShardMap& shards) {
   auto next = copy_view();
   std::shared_ptr<Table> made;
-  if (next->find(table.id) == nullptr) {
-    LOAM_ASSIGN_OR_RETURN(next->tables[table.id], make_table(table));
+  const auto deferred = next->deferred.find(table.id);
+  if (const auto* served = next->find(table.id); served != nullptr) {
+    next->tables[table.id] = with_definition(*served, table);
+  } else if (deferred != next->deferred.end() && take_over_definition(deferred->second, table)) {
+    // A new name or field needs no memory, so it must not fail because the table does not fit yet.
+    Env::probe("node.table.deferred_changed");
+  } else {
+    LOAM_ASSIGN_OR_RETURN(next->tables[table.id],
+                          make_table(deferred != next->deferred.end() ? deferred->second : table));
     made = next->tables[table.id]->table;
     next->deferred.erase(table.id);
   }

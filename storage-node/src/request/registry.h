@@ -99,8 +99,8 @@ class Registry {
 
   // ---- the control thread, outside of epoch guards ------------------------------------------------------------------
 
-  /// Applies a registration: the first one, or a later one of the same incarnation. Takes over tables, shards, fences
-  /// and publication, and drops the tables that the catalog lacks.
+  /// Applies a registration: the first one, or a later one of the same incarnation. Takes over tables with their names
+  /// and added fields, shards, fences and publication, and drops the tables that the catalog lacks.
   ///   kNoSpace: the tables do not fit at the first registration. Later registrations defer the tables that do not fit.
   ///   kInvalidArgument: node number or incarnation are not those of this process, or the fences are invalid.
   Status enter_service(EpochThread& thread, const wire::RegisterNodeReply& registered);
@@ -114,7 +114,8 @@ class Registry {
   void fence(EpochThread& thread, const wire::FenceSet& fences);
   /// Serves the shards, empty, after an operator has accepted the loss of their records (R10).
   void accept_loss(EpochThread& thread);
-  /// Creates the table unless it exists, and takes over the shard map. kNoSpace: the table does not fit.
+  /// Creates the table unless it exists, and takes over the shard map. A table that exists gets the name and the added
+  /// fields; requests and scans that have begun keep the old definition. kNoSpace: the table does not fit.
   Status install(EpochThread& thread, const wire::TableInfo& table, const wire::ShardMap& shards);
   /// Removes the table. Requests get kNoSuchTable from the next batch on. The last user of the table frees the storage
   /// (R30, table creation and drop).

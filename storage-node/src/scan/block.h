@@ -40,7 +40,10 @@ class Block {
   /// block leaves out versions with a valid-to up to `oldest_base`, which no query sees. The effect: a scan that
   /// returns 12.5 % of the rows of a log that is half garbage takes 1.32 times as long as without garbage; with these
   /// versions in the block it takes 1.76 times as long (loam-bench scan --quick --only thesis).
-  const Entry* gather(const Entry* from, const Entry* end, uint64_t oldest_base = kPending) {
+  ///
+  /// `added` is the number of added fields that the caller expects in the rows. If mixed() then says that a row has
+  /// another number, the caller converts it by convert_rows() before it reads a row.
+  const Entry* gather(const Entry* from, const Entry* end, uint64_t oldest_base = kPending, uint8_t added = 0) {
     columns_ = nullptr;
     all_visible_ = false;
     // Locals instead of members: the compiler must assume that the stores into the arrays change members.
@@ -48,6 +51,7 @@ class Block {
     size_t looked_at = 0;
     uint64_t max_from = 0;
     uint64_t min_to = std::numeric_limits<uint64_t>::max();
+    uint32_t differences = 0;
     while (from != end && size < kRows) {
       const Entry& entry = *from;
       __builtin_prefetch(reinterpret_cast<const std::byte*>(from) + kFetchAheadBytes);  // beyond the page: no harm
@@ -61,6 +65,7 @@ class Block {
       uint64_t to = entry.link.load_low(std::memory_order_acquire);
       rows_[size] = reinterpret_cast<const std::byte*>(&entry) + sizeof(Entry);
       from_[size] = entry.valid_from;
+      differences |= uint32_t{entry.added_fields} ^ added;
       if (Link::state_of(next) != EntryState::kLive) [[unlikely]] {
         const Lifetime lifetime = lifetime_of(entry);  // a moved entry: valid-to of its copy (R23, page list)
         if (!lifetime.alive) continue;
@@ -73,15 +78,30 @@ class Block {
       size += kept ? 1 : 0;
     }
     size_ = size;
+    mixed_ = differences != 0;
+    converted_ = false;
     entries_read_ = looked_at;
     max_from_ = max_from;
     min_to_ = min_to;
     return from;
   }
 
+  /// Returns whether gather() has met a row with another number of added fields than it expected.
+  bool mixed() const { return mixed_; }
+  /// Replaces each row by convert(entry), the first byte of a row that lives until the next gather, or null to keep it.
+  template <class F>
+  void convert_rows(F&& convert) {
+    for (size_t i = 0; i < size_; ++i) sources_[i] = &entry(i);
+    converted_ = true;
+    for (size_t i = 0; i < size_; ++i) {
+      if (const std::byte* const row = convert(*sources_[i])) rows_[i] = row;
+    }
+  }
+
   /// Fills the block from the rows of a column page that begin with entry `from`. Returns the entry behind the block.
   const Entry* gather_columns(const Page& page, const Entry* from, const Entry* end) {
     columns_ = &Columns::of(page);
+    mixed_ = converted_ = false;
     entries_ = from;
     first_row_ = Columns::row_of(*from, page);
     size_ = entries_read_ = std::min<size_t>(kRows, static_cast<size_t>(end - from));
@@ -105,7 +125,8 @@ class Block {
   const std::byte* row(size_t i) const { return rows_[i]; }
   /// Returns the entry of row i.
   const Entry& entry(size_t i) const {
-    return columns_ != nullptr ? entries_[i] : *reinterpret_cast<const Entry*>(rows_[i] - sizeof(Entry));
+    if (columns_ != nullptr) return entries_[i];
+    return converted_ ? *sources_[i] : *reinterpret_cast<const Entry*>(rows_[i] - sizeof(Entry));
   }
   uint64_t valid_from(size_t i) const { return all_visible_ ? entries_[i].valid_from : from_[i]; }
   uint64_t valid_to(size_t i) const { return to_[i]; }
@@ -145,6 +166,9 @@ class Block {
   const Entry* entries_ = nullptr;  // of a column page: the entry of row 0
   size_t first_row_ = 0;
   bool all_visible_ = false;
+  bool mixed_ = false;
+  bool converted_ = false;
+  std::array<const Entry*, kRows> sources_;  // the entries of the rows, if converted_
   std::array<const std::byte*, kRows> rows_;
   alignas(64) std::array<uint64_t, kRows> from_;
   alignas(64) std::array<uint64_t, kRows> to_;

@@ -187,6 +187,10 @@ const double* BlockValues::load_reals(uint16_t field, Column& column) {
   double* const out = lanes(column).reals;
   const bool narrow = schema_->field(field).type == FieldType::kFloat32;
   if (const Columns* const columns = block_->columns()) {
+    if (!columns->has(field)) {
+      std::fill_n(out, kBlockRows, 0.0);
+      return out;
+    }
     const std::byte* const from =
         columns->values(field) + block_->first_row() * (narrow ? sizeof(float) : sizeof(double));
     if (!narrow && size() == kBlockRows) return reinterpret_cast<const double*>(from);
@@ -260,6 +264,7 @@ const RowMask& BlockValues::present(uint16_t field) {
   if (column.present_of != number_) {
     column.present_of = number_;
     if (const Columns* const columns = block_->columns()) {
+      if (!columns->has(field)) return column.present = RowMask();
       if (!columns->column(field).has_null) return column.present = all_;
       const std::byte* const bytes = columns->null_bytes(bit / 8) + block_->first_row();
       column.present =
@@ -276,7 +281,7 @@ const RowMask& BlockValues::present(uint16_t field) {
 bool BlockValues::is_null(uint16_t field, size_t row) const {
   if (field >= kFirstComputed) return !evaluator_.computed(field).present.test(row);
   if (const Columns* const columns = block_->columns()) return columns->is_null(field, block_->first_row() + row);
-  return RowView(*schema_, block_->entry(row).row()).is_null(field);
+  return RowView(*schema_, {block_->row(row), schema_->fixed_size()}).is_null(field);  // reads the bitmap alone
 }
 
 std::string_view BlockValues::text(uint16_t field, size_t row) const {
@@ -285,7 +290,8 @@ std::string_view BlockValues::text(uint16_t field, size_t row) const {
     return lanes.present.test(row) ? lanes.texts[row] : std::string_view("");  // has an address, as fields have
   }
   if (const Columns* const columns = block_->columns()) return columns->text(field, block_->first_row() + row);
-  return RowView(*schema_, block_->entry(row).row()).text(field);
+  // The end offsets lead to the text, so the view needs no more than the fixed part.
+  return RowView(*schema_, {block_->row(row), schema_->fixed_size()}).text(field);
 }
 
 Value BlockValues::any_value(uint16_t column, size_t row) const {

@@ -34,11 +34,11 @@ std::vector<std::optional<Bounds>> PageBounds::of_all(const QueryColumns& column
   return bounds;
 }
 
-PageBounds::PageBounds(const Columns& page, std::span<const Computed> computed, std::span<const uint16_t> numbers)
+PageBounds::PageBounds(const Columns& page, const Schema& schema, std::span<const Computed> computed,
+                       std::span<const uint16_t> numbers)
     : page_(page), numbers_(numbers) {
   if (computed.empty()) return;
   std::vector<std::optional<Bounds>> fields;
-  const Schema& schema = page.schema();
   fields.reserve(schema.size());
   for (size_t field = 0; field < schema.size(); ++field) {
     fields.push_back(bounds_of_field(schema.field(field).type, page.column(field)));

@@ -21,8 +21,10 @@ class PageBounds {
  public:
   /// A page, for predicates of fields alone.
   explicit PageBounds(const Columns& page) : page_(page) {}
-  /// A page, and the computed columns of a query with the numbers that its predicates use.
-  PageBounds(const Columns& page, std::span<const Computed> computed, std::span<const uint16_t> numbers);
+  /// A page, and the computed columns of a query over `schema`, with the numbers that its predicates use. The page may
+  /// lack the last fields of the schema (Columns::has()).
+  PageBounds(const Columns& page, const Schema& schema, std::span<const Computed> computed,
+             std::span<const uint16_t> numbers);
 
   /// Returns the header of a field's column.
   const Column& field(uint16_t field) const { return page_.column(field); }

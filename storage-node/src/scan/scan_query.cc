@@ -155,8 +155,9 @@ bool ScanQuery::skip_if_excluded(uint64_t number, uint64_t now_ns) {
   if (!page.has_columns()) return false;
   const Columns& columns = Columns::of(page);
   // The bounds of expressions take time, so they are computed only for selections of expressions.
-  const bool excluded = computes_ ? selection_.excluded_by({columns, spec_.query.computed, bound_.columns})
-                                  : selection_.excluded_by(PageBounds(columns));
+  const bool excluded = computes_
+                            ? selection_.excluded_by({columns, *spec_.schema, spec_.query.computed, bound_.columns})
+                            : selection_.excluded_by(PageBounds(columns));
   if (!excluded) return false;
   start(now_ns);
   ++statistics_.pages_skipped;

@@ -20,6 +20,7 @@
 #include "common/snapshot/snapshot.h"
 #include "common/wire/storage.h"
 #include "storage-node/src/log/page_list.h"
+#include "storage-node/src/log/row_schemas.h"
 #include "storage-node/src/scan/block_values.h"
 #include "storage-node/src/scan/filter.h"
 #include "storage-node/src/scan/interval_index.h"
@@ -51,6 +52,8 @@ struct ScanSpec {
   TableId table;
   TableKind kind = TableKind::kTransactional;
   std::shared_ptr<const Schema> schema;
+  /// The schemas of rows with other numbers of added fields, in `storage`; null: all rows have `schema`.
+  const RowSchemas* schemas = nullptr;
   /// Keeps the table's storage alive; may be null if another object does.
   std::shared_ptr<const void> storage{};
   /// The page list as of the moment when the query joined, pinned (R23, immutable page list). All parts of a scan share

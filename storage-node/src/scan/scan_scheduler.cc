@@ -106,8 +106,11 @@ bool ScanPass::step(uint64_t now_ns, size_t budget_bytes) {
   // Phase 2: evaluate blocks up to the budget. A member that cannot continue leaves the walk and delays no other one.
   const auto* const budget_end = reinterpret_cast<const std::byte*>(walk_.at) + budget_bytes;
   while (walk_.at != walk_.end && reinterpret_cast<const std::byte*>(walk_.at) < budget_end && !walk_.members.empty()) {
-    walk_.at = walk_.page->has_columns() ? block_.gather_columns(*walk_.page, walk_.at, walk_.end)
-                                         : block_.gather(walk_.at, walk_.end, evaluation_.oldest_base());
+    walk_.at = walk_.page->has_columns()
+                   ? block_.gather_columns(*walk_.page, walk_.at, walk_.end)
+                   : block_.gather(walk_.at, walk_.end, evaluation_.oldest_base(), schema_->added());
+    if (block_.mixed()) [[unlikely]]
+      convert_rows();
     statistics_.entries += block_.entries_read();
     walk_.entries += block_.entries_read();
     leaving_.clear();
@@ -117,6 +120,21 @@ bool ScanPass::step(uint64_t now_ns, size_t budget_bytes) {
   walk_.busy_ns += Env::now_ns() - begun_ns;
   if (walk_.at == walk_.end) end_walk();
   return true;
+}
+
+void ScanPass::convert_rows() {
+  LOAM_CHECK(schemas_ != nullptr, "a table whose rows have added fields has schemas");
+  Env::probe("node.scan.converted_rows");
+  size_t used = 0;
+  block_.convert_rows([&](const Entry& entry) -> const std::byte* {
+    if (entry.added_fields == schema_->added()) return nullptr;
+    if (used == converted_.size()) converted_.emplace_back();
+    Buffer& row = converted_[used++];
+    const Schema& from = schemas_->of(entry.added_fields);
+    row.resize(converted_size(from, *schema_, entry.row()));
+    convert_row(from, *schema_, entry.row(), row.data());
+    return row.data();
+  });
 }
 
 void ScanPass::leave(ScanQuery* query) {
@@ -155,9 +173,9 @@ Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t no
   if (by_id_.contains(id)) {
     return {StatusCode::kInvalidArgument, "scan: the id " + std::to_string(id) + " is in use"};
   }
-  const TableId table = spec.table;
   // The pass of a table exists from its first query to its last one (remove_ended()).
-  const auto pass = passes_.try_emplace(table, spec.schema).first;
+  const PassKey key(spec.table, spec.schema->size());
+  const auto pass = passes_.try_emplace(key, spec.schema, spec.schemas).first;
   Result<BlockValues::BoundQuery> bound = pass->second.bind(spec.query);
   Status status = bound.status();
   std::unique_ptr<ScanQuery> query;
@@ -256,12 +274,12 @@ bool ScanScheduler::step(uint64_t now_ns, const Publication& publication, size_t
 
   // Serve the tables in turn: the next table, behind the one that was served last, that has work.
   bool worked = false;
-  auto pass = passes_.upper_bound(last_table_);
+  auto pass = passes_.upper_bound(last_pass_);
   for (size_t i = 0; i < passes_.size() && !worked; ++i, ++pass) {
     if (pass == passes_.end()) pass = passes_.begin();
     worked = pass->second.step(now_ns, budget_bytes);
     if (!worked) continue;
-    last_table_ = pass->first;
+    last_pass_ = pass->first;
     if (!pass->second.take_changed()) continue;
     // A query has left its walk or has read its last page: send the chunk that it may have.
     for (const auto& query : pass->second.queries()) query->advance(now_ns);
@@ -314,7 +332,7 @@ std::vector<QueryState> ScanScheduler::states() const {
 
 ScanPassStatistics ScanScheduler::statistics() const {
   ScanPassStatistics sum = finished_;
-  for (const auto& [table, pass] : passes_) {
+  for (const auto& [key, pass] : passes_) {
     sum.pages += pass.statistics().pages;
     sum.entries += pass.statistics().entries;
   }

@@ -49,7 +49,9 @@ struct QueryState {
 /// Owner: ScanScheduler. Threads: one.
 class ScanPass {
  public:
-  explicit ScanPass(std::shared_ptr<const Schema> schema) : evaluation_(std::move(schema)) {}
+  /// `schemas` as in ScanSpec. It lives as long as a query of the pass.
+  ScanPass(std::shared_ptr<const Schema> schema, const RowSchemas* schemas)
+      : schema_(schema), schemas_(schemas), evaluation_(std::move(schema)) {}
 
   /// Gives the computed columns of a query their numbers in the pass (BlockValues::bind()). remove_query() releases
   /// them.
@@ -92,12 +94,17 @@ class ScanPass {
   void end_walk();
   /// Removes a query from the walk.
   void leave(ScanQuery* query);
+  /// Converts the rows of the block that have another number of added fields than the pass.
+  void convert_rows();
 
   std::list<std::unique_ptr<ScanQuery>> queries_;
   Walk walk_;  // a walk is under way while it has members
   uint64_t cursor_ = 0;
   bool changed_ = false;
+  const std::shared_ptr<const Schema> schema_;
+  const RowSchemas* const schemas_;
   Block block_;
+  std::vector<Buffer> converted_;  // rows of the block that convert_rows() has made, and memory for later ones
   SharedEvaluation evaluation_;
   std::vector<ScanQuery*> leaving_;                    // the queries that leave after the present block
   std::vector<SharedEvaluation::Member> new_members_;  // the members of a walk that begins
@@ -162,7 +169,9 @@ class ScanScheduler {
   ScanPassStatistics statistics() const;
 
  private:
-  using Passes = std::map<TableId, ScanPass>;
+  /// Queries with different schemas of one table form different passes: by table and number of fields.
+  using PassKey = std::pair<TableId, size_t>;
+  using Passes = std::map<PassKey, ScanPass>;
 
   /// Ends each query for which why(query) returns an error, with this error.
   void end_where(const std::function<Status(ScanQuery&)>& why);
@@ -173,7 +182,7 @@ class ScanScheduler {
 
   const Options options_;
   Passes passes_;
-  TableId last_table_;  // the table that was served last
+  PassKey last_pass_{};  // the pass that was served last
   std::unordered_map<ScanId, ScanQuery*> by_id_;
   uint64_t checked_epoch_ = 0, checked_number_ = 0;  // the publication by which all queries were last checked
   bool changed_ = false;         // a query joined, got credits or left a walk: the next step checks all queries

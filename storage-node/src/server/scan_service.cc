@@ -260,6 +260,9 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
     return Status(StatusCode::kInvalidArgument, "a scan leaves out at most " + std::to_string(wire::kMaxScanWithout) +
                                                     " records, and names them in ascending order");
   }
+  if (scan.added > table->info.schema.added()) {
+    return Status(StatusCode::kUnavailable, "the storage node does not know all fields of the table yet; try again");
+  }
   LOAM_RETURN_IF_ERROR(scan.query.check(table->info.schema));
   ScanSpec spec;
   if (!scan.without.empty()) spec.without = std::make_shared<const std::vector<Key>>(std::move(scan.without));
@@ -282,6 +285,7 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
   spec.table = scan.table;
   spec.kind = table->info.kind;
   spec.schema = std::shared_ptr<const Schema>(table, &table->info.schema);
+  spec.schemas = table->table->schemas();
   spec.storage = table;
   spec.pages = std::make_shared<PinnedPages>(table->table->pages().pin());
   table->table->count_scan();

@@ -36,9 +36,9 @@ bool writes_version(PointKind kind) {
 VersionWrite version_write(const PointOperation& op) {
   switch (op.kind) {
     case PointKind::kInsert:
-      return VersionWrite::insert_of(*op.snapshot, op.transaction, op.row);
+      return VersionWrite::insert_of(*op.snapshot, op.transaction, op.row, op.added);
     case PointKind::kUpdate:
-      return VersionWrite::update_of(*op.snapshot, op.transaction, {op.row, op.projection});
+      return VersionWrite::update_of(*op.snapshot, op.transaction, {op.row, op.projection, op.added});
     default:
       return VersionWrite::remove_of(*op.snapshot, op.transaction);
   }
@@ -99,9 +99,9 @@ void run(ThreadContext& thread, PointOperation& op, StagedOperation& staged) {
   table.index().confirm(found);  // an earlier operation of the group may have changed the slot
   switch (op.kind) {
     case PointKind::kGet:
-      return set_outcome(op, table.get_at(thread, found, *op.snapshot));
+      return set_outcome(op, table.get_at(thread, found, *op.snapshot, op.schema));
     case PointKind::kPlainGet:
-      return set_outcome(op, table.plain_get_at(thread, found));
+      return set_outcome(op, table.plain_get_at(thread, found, op.schema));
     case PointKind::kInsert:
     case PointKind::kUpdate:
     case PointKind::kRemove:
@@ -109,7 +109,8 @@ void run(ThreadContext& thread, PointOperation& op, StagedOperation& staged) {
     case PointKind::kRevert:
       return set_outcome(op, table.revert_at(thread, found, op.transaction));
     case PointKind::kPlainPut:
-      return set_outcome(op, table.plain_put_at(thread, found, op.expected, {op.row, op.projection}, op.reserve));
+      return set_outcome(op,
+                         table.plain_put_at(thread, found, op.expected, {op.row, op.projection, op.added}, op.reserve));
     case PointKind::kPlainRemove:
       return set_outcome(op, table.plain_remove_at(thread, found, op.expected));
   }

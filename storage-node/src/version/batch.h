@@ -45,6 +45,8 @@ struct PointOperation {
   Version expected;                        ///< plain writes
   Bytes row;                               ///< insert, update, plain put
   const Projection* projection = nullptr;  ///< update, plain put: the fields of `row`; null: it is a whole row
+  uint8_t added = 0;                       ///< insert, update, plain put: number of added fields of a whole row
+  const Schema* schema = nullptr;          ///< get: the schema of `result`; null: that of the stored row
 
   StatusCode code = StatusCode::kOk;  ///< out
   Version version;                    ///< out: ReadOutcome::version or WriteOutcome::version

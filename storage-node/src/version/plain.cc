@@ -7,7 +7,7 @@
 
 namespace loam::storage {
 
-ReadOutcome Table::plain_get_at(ThreadContext& thread, const Cursor& found) {
+ReadOutcome Table::plain_get_at(ThreadContext& thread, const Cursor& found, const Schema* schema) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}, {}};
   Counters& counters = counters_[thread.writer()];
   counters.gets.add(1);
@@ -19,7 +19,7 @@ ReadOutcome Table::plain_get_at(ThreadContext& thread, const Cursor& found) {
     counters.helped.add(chain.helped());
   }
   if (newest.entry == nullptr) return {StatusCode::kNotFound, {}, {}};
-  return {StatusCode::kOk, newest.version(), newest.entry->row()};
+  return {StatusCode::kOk, newest.version(), row_of(*newest.entry, thread, schemas(), schema)};
 }
 
 WriteOutcome Table::plain_put_at(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
@@ -47,7 +47,8 @@ WriteOutcome Table::plain_put_at(ThreadContext& thread, const Cursor& found, Ver
     if (entry == nullptr) {
       // Step 1: append. The row is composed once. In a later round the newest entry has the expected version too, since
       // other versions are kConflict, and the copy of an entry has the same row.
-      const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
+      const Bytes before =
+          row.fields == nullptr ? Bytes() : row_of(*newest.entry, thread, schemas(), &row.fields->schema());
       if (row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
       const Version version = resources_.versions.next();
       if (version.value == 0) return give_up(StatusCode::kUnavailable, {});

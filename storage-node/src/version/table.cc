@@ -28,6 +28,7 @@ Result<std::unique_ptr<Table>> Table::create(const TableOptions& options, const 
 
 Table::Table(const TableOptions& options, const TableResources& resources, std::unique_ptr<HashIndex> index)
     : options_(options),
+      schemas_(options.schema == nullptr ? nullptr : std::make_unique<RowSchemas>(*options.schema)),
       resources_(resources),
       index_(std::move(index)),
       counters_(std::make_unique<Counters[]>(options.writers)),

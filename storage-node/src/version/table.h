@@ -30,6 +30,7 @@
 #include "common/schema/schema.h"
 #include "common/snapshot/snapshot.h"
 #include "storage-node/src/index/hash_index.h"
+#include "storage-node/src/log/row_schemas.h"
 #include "storage-node/src/log/table_log.h"
 #include "storage-node/src/log/thread_context.h"
 #include "storage-node/src/version/chain.h"
@@ -46,8 +47,8 @@ struct TableOptions {
   /// Slots of the index at creation.
   size_t index_slots = 1024;
   LogOptions log = {};
-  /// The schema of all rows, which the compactor needs for column pages. Null: the table gets no column pages.
-  /// Transactional tables only.
+  /// The schema of the rows, which the compactor needs for column pages. Null: the table gets no column pages, and no
+  /// added fields.
   std::shared_ptr<const Schema> schema = {};
 };
 
@@ -92,8 +93,8 @@ struct VersionWrite {
   TransactionId transaction;
   NewRow row = {};  ///< the caller owns its bytes
 
-  static VersionWrite insert_of(const Snapshot& snapshot, TransactionId transaction, Bytes row) {
-    return {EntryKind::kPut, true, Reserve::kWrite, &snapshot, transaction, {row}};
+  static VersionWrite insert_of(const Snapshot& snapshot, TransactionId transaction, Bytes row, uint8_t added = 0) {
+    return {EntryKind::kPut, true, Reserve::kWrite, &snapshot, transaction, {row, nullptr, added}};
   }
   static VersionWrite update_of(const Snapshot& snapshot, TransactionId transaction, const NewRow& row) {
     return {EntryKind::kPut, false, Reserve::kWrite, &snapshot, transaction, row};
@@ -126,8 +127,12 @@ class Table {
 
   TableId id() const { return options_.id; }
   TableKind kind() const { return options_.kind; }
-  /// TableOptions::schema. Null: the table has no column pages.
-  const Schema* schema() const { return options_.schema.get(); }
+  /// The schema with all added fields. Null: TableOptions had none.
+  const Schema* schema() const { return schemas_ == nullptr ? nullptr : &schemas_->newest(); }
+  /// The schemas of rows with fewer added fields. Null: TableOptions had no schema.
+  const RowSchemas* schemas() const { return schemas_.get(); }
+  /// Takes over added fields, before a request may name them. Control thread only.
+  void extend(const Schema& schema) { schemas_->extend(schema); }
 
   // Operations on transactional tables. A table of the other kind answers kWrongTableKind.
 
@@ -182,12 +187,14 @@ class Table {
   // These functions execute the operations above from a lookup that the caller has done. `found` stems from
   // HashIndex::find() or confirm(), in the present guard, whether or not the lookup found the key.
 
-  ReadOutcome get_at(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot);
+  /// `schema` is that of the answered row; null: the row as it is stored.
+  ReadOutcome get_at(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot,
+                     const Schema* schema = nullptr);
   /// `speculative` is the entry that append_speculative() returned for this write, or null.
   WriteOutcome write_at(ThreadContext& thread, const Cursor& found, const VersionWrite& request,
                         Entry* speculative = nullptr);
   WriteOutcome revert_at(ThreadContext& thread, const Cursor& found, TransactionId transaction);
-  ReadOutcome plain_get_at(ThreadContext& thread, const Cursor& found);
+  ReadOutcome plain_get_at(ThreadContext& thread, const Cursor& found, const Schema* schema = nullptr);
   WriteOutcome plain_put_at(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
                             Reserve reserve);
   WriteOutcome plain_remove_at(ThreadContext& thread, const Cursor& found, Version expected);
@@ -255,7 +262,8 @@ class Table {
   Table(const TableOptions& options, const TableResources& resources, std::unique_ptr<HashIndex> index);
 
   // Constant after construction.
-  const TableOptions options_;  // the schema outlives the pages: they refer to it
+  const TableOptions options_;
+  const std::unique_ptr<RowSchemas> schemas_;  // null without a schema; outlives the pages, which refer to the schemas
   const TableResources resources_;
   const std::unique_ptr<HashIndex> index_;
   const std::unique_ptr<Counters[]> counters_;  // element i: written by writer i, read by counters()

@@ -22,13 +22,15 @@ StatusCode check_write(const Chain::NewestVersion& newest, const VersionWrite& r
 }
 
 /// The row from which a new version takes the fields that the write does not name. Empty if the write names all fields.
-Bytes row_before(const Chain::NewestVersion& newest, const NewRow& row, ThreadContext& thread) {
-  return newest.entry == nullptr || row.fields == nullptr ? Bytes() : row_of(*newest.entry, thread);
+Bytes row_before(const Chain::NewestVersion& newest, const NewRow& row, ThreadContext& thread,
+                 const RowSchemas* schemas) {
+  if (newest.entry == nullptr || row.fields == nullptr) return {};
+  return row_of(*newest.entry, thread, schemas, &row.fields->schema());
 }
 
 }  // namespace
 
-ReadOutcome Table::get_at(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot) {
+ReadOutcome Table::get_at(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot, const Schema* schema) {
   if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}, {}};
   Counters& counters = counters_[thread.writer()];
   counters.gets.add(1);
@@ -47,17 +49,19 @@ ReadOutcome Table::get_at(ThreadContext& thread, const Cursor& found, const Snap
       Env::probe("node.read.passed_frozen");
     } else if (snapshot.visible(entry->version())) {
       if (hops > 0) counters.hops.add(hops);
-      if (entry->tombstone()) return {StatusCode::kNotFound, entry->version(), {}};
-      return {StatusCode::kOk, entry->version(), row_of(*entry, thread)};
+      break;
     } else if (entry->version() <= horizon()) {
-      break;  // no publication covers the snapshot; the version behind may be freed
+      entry = nullptr;  // no publication covers the snapshot; the version behind may be freed
+      break;
     }
     // The acquire load above makes the older entry visible. ThreadSanitizer tracks a double-width swap by its first
     // word only, so this load of the first word shows it the order. Few gets come here.
     (void)entry->link.load_low(std::memory_order_acquire);
     entry = Link::address_of(next);
   }
-  return {StatusCode::kNotFound, {}, {}};
+  if (entry == nullptr) return {StatusCode::kNotFound, {}, {}};
+  if (entry->tombstone()) return {StatusCode::kNotFound, entry->version(), {}};
+  return {StatusCode::kOk, entry->version(), row_of(*entry, thread, schemas(), schema)};
 }
 
 StatusCode Table::check(const VersionWrite& request) const {
@@ -120,7 +124,7 @@ WriteOutcome Table::write_at(ThreadContext& thread, const Cursor& found, const V
     }
     // Step 2: append the entry, or point the one of an earlier round to the present newest version.
     if (entry == nullptr) {
-      const Bytes before = row_before(newest, request.row, thread);
+      const Bytes before = row_before(newest, request.row, thread, schemas());
       if (request.row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
       composed_from = newest.version();
       entry = append(thread, request, found.key, newest, before);
