@@ -476,6 +476,17 @@ Buffer ScriptedCluster::drop_table(const wire::Envelope& envelope, const wire::D
   return rpc::encoded(wire::DropTableReply{catalog_version_}, envelope.sequence);
 }
 
+Buffer ScriptedCluster::rename_table(const wire::Envelope& envelope, const wire::RenameTable& message) {
+  const auto found = created_.find(message.name);
+  if (found != created_.end() && found->second.id == message.table) {
+    auto table = created_.extract(found);
+    table.key() = table.mapped().name = message.new_name;
+    created_.insert(std::move(table));
+    ++catalog_version_;
+  }
+  return rpc::encoded(wire::RenameTableReply{catalog_version_}, envelope.sequence);
+}
+
 wire::CompleteReply ScriptedCluster::complete(const wire::Complete& message) {
   wire::CompleteReply reply;
   for (const auto& [id, committed] : message.outcomes) {
@@ -552,6 +563,8 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       return create_table(envelope, rpc::decoded<wire::CreateTable>(reader));
     case Opcode::kDropTable:
       return drop_table(envelope, rpc::decoded<wire::DropTable>(reader));
+    case Opcode::kRenameTable:
+      return rename_table(envelope, rpc::decoded<wire::RenameTable>(reader));
     case Opcode::kCloseSession:
       fenced_ = true;  // recovery aborts its open transactions
       return rpc::encoded(wire::CloseSessionReply{}, envelope.sequence);

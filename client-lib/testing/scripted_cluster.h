@@ -147,6 +147,7 @@ class ScriptedCluster final : private net::Handler {
   Buffer execute_manager(const wire::Envelope& envelope, ByteReader& reader);
   Buffer create_table(const wire::Envelope& envelope, const wire::CreateTable& message);
   Buffer drop_table(const wire::Envelope& envelope, const wire::DropTable& message);
+  Buffer rename_table(const wire::Envelope& envelope, const wire::RenameTable& message);
   void send_rows(net::Connection& connection, const wire::Envelope& envelope, ByteReader reader);
   wire::WriteResult write(const wire::Write& message, const wire::Write::Operation& operation);
   wire::WriteResult revert(wire::RecordId record, TransactionId transaction);

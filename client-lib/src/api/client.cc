@@ -1,5 +1,5 @@
-// Client and Task: fibers, the catalog, transactions with retries, scans, counters. index.cc has the functions for
-// indexes; engine.cc has the sessions.
+// Client and Task: fibers, transactions with retries, scans, counters. catalog.cc has the functions for tables,
+// index.cc those for indexes; engine.cc has the sessions.
 #include <algorithm>
 #include <cerrno>
 #include <exception>
@@ -293,55 +293,6 @@ void Client::sleep_for(uint64_t duration_ns) {
 
 void Client::yield() {
   impl_->worker().call([&] { impl_->worker().scheduler().yield(); });
-}
-
-// ---- catalog -------------------------------------------------------------------------------------------------------
-
-Result<Table> Client::create_table(std::string_view name, TableKind kind, const Schema& schema) {
-  LOAM_RETURN_IF_ERROR(check_table_name(name));
-  if (schema.size() == 0) {
-    return Status(StatusCode::kInvalidArgument, "table " + std::string(name) + " needs at least one field");
-  }
-  return in_fiber(impl_->engine(), [&]() -> Result<Table> {
-    LOAM_ASSIGN_OR_RETURN(
-        const wire::CreateTableReply created,
-        impl_->engine().change_catalog<wire::CreateTableReply>(wire::CreateTable{std::string(name), kind, schema}));
-    return make_table(created.table);
-  });
-}
-
-Result<Table> Client::open_table(std::string_view name) {
-  LOAM_RETURN_IF_ERROR(check_table_name(name));
-  return in_fiber(impl_->engine(), [&]() -> Result<Table> {
-    LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
-    if (impl_->engine().catalog().indexes()->by_name.contains(name)) {
-      return Status(StatusCode::kWrongTableKind, std::string(name) + " is an index: use open_index()");
-    }
-    if (auto table = impl_->engine().catalog().find(name)) return *table;
-    return Status(StatusCode::kNoSuchTable, "there is no table " + std::string(name));
-  });
-}
-
-Status Client::drop_table(std::string_view name) {
-  LOAM_RETURN_IF_ERROR(check_table_name(name));
-  return in_fiber(impl_->engine(), [&]() -> Status {
-    LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
-    if (impl_->engine().catalog().indexes()->by_name.contains(name)) {
-      return {StatusCode::kWrongTableKind, std::string(name) + " is an index: use drop_index()"};
-    }
-    const auto table = impl_->engine().catalog().find(name);
-    if (!table) return {StatusCode::kNoSuchTable, "there is no table " + std::string(name)};
-    // The message names the id, so that a repetition never drops a later table of the same name.
-    const wire::DropTable drop{std::string(name), table->id()};
-    return impl_->engine().change_catalog<wire::DropTableReply>(drop).status();
-  });
-}
-
-Result<std::vector<Table>> Client::list_tables() {
-  return in_fiber(impl_->engine(), [&]() -> Result<std::vector<Table>> {
-    LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
-    return impl_->engine().catalog().tables();
-  });
 }
 
 // ---- transactions --------------------------------------------------------------------------------------------------

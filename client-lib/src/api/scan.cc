@@ -61,6 +61,7 @@ Status DistributedScan::start() {
   message.progress_interval_ns = options_.on_progress ? std::max<uint64_t>(options_.progress_interval_ns, 1) : 0;
   message.explain = options_.explain;
   message.without = without_;
+  message.added = table_.added();
   nodes_.resize(owners.size());
   engine_.counters().scans.add(1);
   uint32_t number = 0;

@@ -83,9 +83,10 @@ Status CatalogCache::install(wire::Catalog catalog, uint64_t manager_epoch) {
   std::map<std::string, Table, std::less<>> by_name;
   std::set<TableId> ids;
   for (const wire::TableInfo& info : catalog.tables) {
-    // A table that exists in both versions keeps its handle.
+    // A table that exists in both versions with the same fields keeps its handle.
     const auto known = by_name_.find(info.name);
-    const bool same = known != by_name_.end() && known->second.id() == info.id;
+    const bool same =
+        known != by_name_.end() && known->second.id() == info.id && known->second.schema().size() == info.schema.size();
     const bool fresh = by_name.emplace(info.name, same ? known->second : make_table(info)).second;
     if (!fresh || !ids.insert(info.id).second) {
       return {StatusCode::kMalformed, "the catalog lists table " + info.name + " twice"};

@@ -102,7 +102,8 @@ void CommitMachine::send_write(uint32_t batch) {
     Item& item = items_[i];
     // From here on only the reply tells whether the write has an effect. Without a reply the machine gives up (R2).
     item.state = WriteState::kSent;
-    message.operations.push_back({item.write->kind, item.record, item.write->row, item.write->table.projection()});
+    message.operations.push_back(
+        {item.write->kind, item.record, item.write->row, item.write->table.projection(), item.write->table.added()});
   }
   push(range.node, batch).message = std::move(message);
   ++batches_in_flight_;

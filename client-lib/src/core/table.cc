@@ -27,6 +27,7 @@ Result<Table> Table::project(std::span<const uint16_t> fields) const {
   named.reserve(fields.size());
   for (const uint16_t field : fields) {
     named.push_back(schema().field(field));
+    named.back().added = false;  // the projection is a schema of its own
     made.numbers.push_back(projected() ? description_->numbers[field] : field);
   }
   LOAM_ASSIGN_OR_RETURN(made.schema, Schema::make(std::move(named)));

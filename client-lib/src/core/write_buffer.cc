@@ -18,7 +18,7 @@ class FieldPositions {
     for (size_t i = 0; i < table.schema().size(); ++i) places_[number(table, i)] = i;
   }
   /// kNone: the handle does not have the field.
-  size_t operator[](uint16_t number) const { return places_[number]; }
+  size_t operator[](uint16_t number) const { return number < places_.size() ? places_[number] : kNone; }
 
   /// The whole table's number of a handle's field.
   static uint16_t number(const Table& table, size_t field) {
@@ -34,7 +34,22 @@ struct Part {
   Bytes row;
 };
 
-/// Makes a row of `target`. Each field comes from `first` if that has it, otherwise from `second`.
+/// Whether the write makes a record of which nothing existed before: the fields that its row does not have are NULL.
+bool makes_record(wire::WriteKind kind) {
+  return kind == wire::WriteKind::kInsert || kind == wire::WriteKind::kReplace;
+}
+
+/// The fields of `older` as a projection of `newer`, a whole handle of the same table that has more added fields. Rows
+/// of both have the same layout.
+Result<Table> as_projection(const Table& older, const Table& newer) {
+  std::vector<uint16_t> numbers;
+  numbers.reserve(older.schema().size());
+  for (size_t i = 0; i < older.schema().size(); ++i) numbers.push_back(FieldPositions::number(older, i));
+  return newer.project(numbers);
+}
+
+/// Makes a row of `target`. Each field comes from `first` if that has it, otherwise from `second`. A field that neither
+/// has was added to the table, and is NULL.
 Result<Buffer> combine(const Table& target, const Part& first, const Part& second) {
   const RowView front(first.table.schema(), first.row), back(second.table.schema(), second.row);
   const FieldPositions in_front(first.table), in_back(second.table);
@@ -42,7 +57,13 @@ Result<Buffer> combine(const Table& target, const Part& first, const Part& secon
   for (size_t i = 0; i < target.schema().size(); ++i) {
     const uint16_t number = FieldPositions::number(target, i);
     const size_t at = in_front[number];
-    LOAM_RETURN_IF_ERROR(builder.set(i, at != FieldPositions::kNone ? front.value(at) : back.value(in_back[number])));
+    if (at != FieldPositions::kNone) {
+      LOAM_RETURN_IF_ERROR(builder.set(i, front.value(at)));
+    } else if (in_back[number] != FieldPositions::kNone) {
+      LOAM_RETURN_IF_ERROR(builder.set(i, back.value(in_back[number])));
+    } else {
+      LOAM_RETURN_IF_ERROR(builder.set_null(i));
+    }
   }
   LOAM_ASSIGN_OR_RETURN(const Bytes row, builder.finish());
   return Buffer(row.begin(), row.end());
@@ -81,8 +102,13 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
   }
   // Case 3: one write replaces both. Until the bound is checked, the buffered write stays as it is.
   Write made{kind, Buffer(row.begin(), row.end()), table};
+  if (kind == WriteKind::kUpdate && table.schema().size() < own.table.whole().schema().size()) {
+    // The handle is older than that of the buffered write, whose other fields stay.
+    LOAM_ASSIGN_OR_RETURN(made.table, as_projection(table, own.table.whole()));
+    kind = WriteKind::kUpdateFields;
+  }
   if (kind == WriteKind::kUpdateFields) {
-    auto merged = merge(own, table, row);
+    auto merged = merge(own, made.table, row);
     if (!merged.ok()) return {merged.code(), describe(table, key) + ", " + std::string(merged.status().message())};
     made = std::move(merged).value();
   }
@@ -94,8 +120,8 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
     return ok_status();
   }
   if (kind == WriteKind::kInsert)
-    made.kind = WriteKind::kUpdate;  // after an own remove: the record exists in the snapshot
-  if (kind == WriteKind::kUpdate && own.kind == WriteKind::kInsert) made.kind = WriteKind::kInsert;
+    made.kind = WriteKind::kReplace;  // after an own remove: the record exists in the snapshot
+  if (kind == WriteKind::kUpdate && makes_record(own.kind)) made.kind = own.kind;
   own = std::move(made);
   return ok_status();
 }
@@ -103,7 +129,17 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
 // The merged write has the fields of both, because the buffer has one write for each record. An insert or
 // update of the whole row stays one: the fields replace values in it.
 Result<WriteBuffer::Write> WriteBuffer::merge(const Write& own, const Table& table, Bytes row) {
-  Write merged{own.kind, {}, own.table};
+  // Handles of different ages: both writes become writes through the newer one.
+  const size_t own_fields = own.table.whole().schema().size(), fields = table.whole().schema().size();
+  if (own_fields > fields) {
+    LOAM_ASSIGN_OR_RETURN(const Table newer, as_projection(table, own.table.whole()));
+    return merge(own, newer, row);
+  }
+  if (own_fields < fields && !makes_record(own.kind)) {
+    LOAM_ASSIGN_OR_RETURN(Table newer, as_projection(own.table, table.whole()));
+    return merge({wire::WriteKind::kUpdateFields, own.row, std::move(newer)}, table, row);
+  }
+  Write merged{own.kind, {}, makes_record(own.kind) ? table.whole() : own.table};
   if (own.table.projected()) {
     const FieldPositions owned(own.table);
     std::vector<uint16_t> numbers;
@@ -130,7 +166,8 @@ const WriteBuffer::Write* WriteBuffer::find(TableId table, Key key) const {
 }
 
 bool WriteBuffer::covers(const Write& own, const Table& table) {
-  if (!own.table.projected()) return true;
+  const bool whole = !own.table.projected() && own.table.schema().size() >= table.whole().schema().size();
+  if (whole || makes_record(own.kind)) return true;
   const FieldPositions owned(own.table);
   for (size_t i = 0; i < table.schema().size(); ++i) {
     if (owned[FieldPositions::number(table, i)] == FieldPositions::kNone) return false;
@@ -139,7 +176,8 @@ bool WriteBuffer::covers(const Write& own, const Table& table) {
 }
 
 Result<Buffer> WriteBuffer::own_row(const Write& own, const Table& table, const RowView* read) {
-  if (!own.table.projected() && !table.projected()) return own.row;
+  if (!own.table.projected() && !table.projected() && own.table.added() == table.added()) return own.row;
+  if (makes_record(own.kind)) read = nullptr;
   const Part mine{own.table, own.row};
   return combine(table, mine, read == nullptr ? mine : Part{table, read->bytes()});
 }

@@ -29,7 +29,12 @@ namespace loam::client {
 ///     insert                | kAlreadyExists | insert    | insert                | nothing (1)
 ///     update, touch         | kAlreadyExists | update    | update                | remove
 ///     update of some fields | kAlreadyExists | update    | update of both sets   | remove
-///     remove                | update         | kNotFound | kNotFound             | kNotFound
+///     remove                | replace        | kNotFound | kNotFound             | kNotFound
+///     replace               | kAlreadyExists | replace   | replace               | remove
+///
+/// A *replace* writes a record that the transaction has removed. It differs from an update if the table has fields that
+/// the handle does not know: these become NULL. Writes through handles of different ages are merged as writes through
+/// the newer one.
 ///
 /// (1) The client sends nothing for this record, so a duplicate key stays unnoticed.
 ///

@@ -40,7 +40,9 @@ TEST(WriteBuffer, MergesWritesOfOneRecord) {
       {{{kUpdate, kOk}, {kInsert, kAlreadyExists}}, kUpdate},
       {{{kUpdate, kOk}, {kUpdate, kOk}}, kUpdate},
       {{{kUpdate, kOk}, {kRemove, kOk}}, kRemove},
-      {{{kRemove, kOk}, {kInsert, kOk}}, kUpdate},
+      {{{kRemove, kOk}, {kInsert, kOk}}, kReplace},
+      {{{kRemove, kOk}, {kInsert, kOk}, {kUpdate, kOk}}, kReplace},
+      {{{kRemove, kOk}, {kInsert, kOk}, {kInsert, kAlreadyExists}}, kReplace},
       {{{kRemove, kOk}, {kUpdate, kNotFound}}, kRemove},
       {{{kRemove, kOk}, {kRemove, kNotFound}}, kRemove},
       {{{kRemove, kOk}, {kInsert, kOk}, {kRemove, kOk}}, kRemove},
@@ -85,6 +87,64 @@ TEST(WriteBuffer, TouchGivesWayToWrites) {
   ASSERT_TRUE(buffer.update(table(), Key(1), bytes("changed")).ok());
   ASSERT_TRUE(buffer.touch(table(), Key(1), bytes("as read")).ok());
   EXPECT_EQ(as_text(buffer.find(TableId(1024), Key(1))->row), "changed");
+}
+
+/// A handle of one table with `n` int64 not nullable, and as many added int64 fields as asked for.
+Table with_added(uint8_t added) {
+  Schema schema = Schema::make({{"n", FieldType::kInt64, false}}).value();
+  for (uint8_t i = 0; i < added; ++i) schema = schema.add({"a" + std::to_string(i), FieldType::kInt64, true}).value();
+  return Table(std::make_shared<const Table::Description>(
+      Table::Description{TableId(1024), "things", TableKind::kTransactional, schema}));
+}
+
+/// Compares writes through handles of different ages with a map. A write of a row replaces the fields of its handle; an
+/// insert makes the others NULL.
+TEST(WriteBuffer, MergesHandlesOfDifferentAges) {
+  loam::testing::Random random(loam::testing::test_seed(std::random_device()()));
+  const std::vector<Table> handles = {with_added(0), with_added(1), with_added(2)};
+  for (int round = 0; round < 1'000; ++round) {
+    WriteBuffer buffer;
+    std::map<uint16_t, Value> model;
+    const bool made = random.one_in(2);  // the transaction makes the record, or it exists before
+    const bool removed = made && random.one_in(2);
+    if (removed) {
+      ASSERT_TRUE(buffer.remove(handles[random.below(3)], Key(1)).ok());
+    }
+    for (int step = 0; step < 5; ++step) {
+      const Table& whole = handles[random.below(3)];
+      const bool insert = made && step == 0;
+      const Table handle = insert || random.one_in(2)
+                               ? whole
+                               : whole.project(loam::testing::random_fields(random, whole.schema())).value();
+      std::vector<Value> values;
+      for (size_t i = 0; i < handle.schema().size(); ++i) {
+        values.push_back(Value::int64(static_cast<int64_t>(random.below(100))));
+        model[handle.projected() ? handle.projection()[i] : static_cast<uint16_t>(i)] = values.back();
+      }
+      const Buffer row = loam::testing::build_row(handle.schema(), values);
+      ASSERT_TRUE((insert ? buffer.insert(handle, Key(1), row) : buffer.update(handle, Key(1), row)).ok());
+      const WriteBuffer::Write& own = *buffer.find(TableId(1024), Key(1));
+      ASSERT_TRUE(validate_row(own.table.schema(), own.row).ok());
+      if (made) {
+        ASSERT_EQ(own.kind, removed ? WriteKind::kReplace : WriteKind::kInsert);
+      }
+      // What a read through each handle returns; -1 stands for the fields of the record in the snapshot.
+      for (const Table& reader : handles) {
+        const std::vector<Value> old(reader.schema().size(), Value::int64(-1));
+        const Buffer before = loam::testing::build_row(reader.schema(), old);
+        const RowView view(reader.schema(), before);
+        if (WriteBuffer::covers(own, reader)) {
+          for (uint16_t i = 0; i < reader.schema().size(); ++i) ASSERT_TRUE(made || model.contains(i));
+        }
+        const Buffer after = WriteBuffer::own_row(own, reader, &view).value();
+        ASSERT_TRUE(validate_row(reader.schema(), after).ok());
+        for (uint16_t i = 0; i < reader.schema().size(); ++i) {
+          const Value expected = model.contains(i) ? model[i] : made ? Value::null() : Value::int64(-1);
+          ASSERT_EQ(RowView(reader.schema(), after).value(i), expected) << "field " << i << ", round " << round;
+        }
+      }
+    }
+  }
 }
 
 /// Compares random writes of one record, of whole rows and of some fields, with a map.

@@ -253,6 +253,23 @@ TEST_P(FaultPairs, OfADropTellItsEffect) {
   });
 }
 
+TEST_P(FaultPairs, OfARenameTellItsEffect) {
+  with_each({Opcode::kRenameTable}, {Opcode::kRenameTable}, [](FaultPair& pair) {
+    const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+    const Table old = pair.client().create_table("old", TableKind::kTransactional, schema).value();
+    const auto result = pair.with_faults([&] { return pair.client().rename_table("old", "new"); });
+    pair.shut_down();
+    const auto created = pair.cluster().observations().created;
+    EXPECT_NE(created.contains("old"), created.contains("new"));
+    if (result.ok()) {
+      EXPECT_TRUE(created.contains("new"));
+      EXPECT_EQ(result->id(), old.id());
+    } else if (result.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_TRUE(created.contains("old")) << result.status().to_string();
+    }
+  });
+}
+
 // If the catalog cannot be fetched after the change, the call still reports that the change was made.
 TEST_P(FaultPairs, OfACreateAndItsCatalogTellTheEffect) {
   with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, [](FaultPair& pair) {

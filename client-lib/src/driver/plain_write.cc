@@ -60,7 +60,7 @@ Result<wire::WriteResult> attempt(Engine& engine, std::shared_ptr<Session> sessi
 wire::PlainWrite::Operation plain_operation(const Table& table, Key key, wire::WriteKind kind, Version expected,
                                             Bytes row, Reserve reserve) {
   if (kind == wire::WriteKind::kUpdate && table.projected()) kind = wire::WriteKind::kUpdateFields;
-  return {kind, reserve, {table.id(), key}, expected, row, table.projection()};
+  return {kind, reserve, {table.id(), key}, expected, row, table.projection(), table.added()};
 }
 
 Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& session, const Table& table,

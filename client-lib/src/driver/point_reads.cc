@@ -89,9 +89,10 @@ void PointReads::send(NodeId node, Batch batch) {
   const uint64_t token = batches_.size();
   const auto sent =
       snapshot_ != nullptr
-          ? (*channel)->request(wire::Read{*snapshot_, std::move(records), table_.projection()}, this, token,
-                                deadline_ns_)
-          : (*channel)->request(wire::PlainRead{std::move(records), table_.projection()}, this, token, deadline_ns_);
+          ? (*channel)->request(wire::Read{*snapshot_, std::move(records), table_.projection(), table_.added()}, this,
+                                token, deadline_ns_)
+          : (*channel)->request(wire::PlainRead{std::move(records), table_.projection(), table_.added()}, this, token,
+                                deadline_ns_);
   if (!sent.ok()) return fail(batch, sent.status());
   batches_.push_back(std::move(batch));
   // Replies refer to this object until the last one has come (on_batch_done()).
@@ -145,7 +146,8 @@ Status PointReads::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& bod
     return {StatusCode::kMalformed, "a storage node sent another number of results than there were reads"};
   }
   for (const wire::ReadResult& result : reply.results) {
-    if (result.code == StatusCode::kOk) LOAM_RETURN_IF_ERROR(validate_row(table_.schema(), result.row));
+    if (result.code != StatusCode::kOk) continue;
+    LOAM_RETURN_IF_ERROR(validate_row(table_.schema(), result.row, kMaxConvertedRowBytes));
   }
   // Records that did not fit into the reply (kOverloaded) are requested again, if the reply had at least one other
   // result. Otherwise the storage node is really overloaded.

@@ -150,9 +150,10 @@ class Client {
   // ---- catalog --------------------------------------------------------------------------------------------------
 
   /// Creates a table, and returns when every live storage node has it (R30, table creation and drop). If a table of
-  /// that name, schema and kind exists already, returns that table. kAlreadyExists: a table of that name has another
-  /// schema or kind. kInvalidArgument: the name is empty, over 128 bytes, or begins with "loam.". kUnknownOutcome:
-  /// the table may exist or may come into being later; repeat the call to learn it.
+  /// that name, schema and kind exists already, returns that table. Fields that were added to it (add_field()) may lack
+  /// in `schema`, and then lack in the handle. kAlreadyExists: a table of that name has another schema or kind.
+  /// kInvalidArgument: the name is empty, over 128 bytes, or begins with "loam.". kUnknownOutcome: the table may exist
+  /// or may come into being later; repeat the call to learn it.
   Result<Table> create_table(std::string_view name, TableKind kind, const Schema& schema);
   /// Returns a handle of an existing table. kNoSuchTable; the message names the table. kWrongTableKind: the name
   /// belongs to an index. The other errors are kUnavailable and kTimeout.
@@ -161,6 +162,24 @@ class Client {
   /// name when the call begins, never a later table of that name. kNoSuchTable. kUnknownOutcome: the table may have
   /// been dropped, or may be dropped later; repeat the call to learn it.
   Status drop_table(std::string_view name);
+  /// Gives a table another name, and returns its handle with that name. The table keeps its id, records and indexes.
+  /// Handles with the old name stay valid, in this client and in others, and so do open transactions, scans and Index
+  /// objects. open_table() of the old name gets kNoSuchTable, also in other clients.
+  ///
+  /// kNoSuchTable; kAlreadyExists: a table or an index has the new name. kInvalidArgument: the new name is the old one,
+  /// or create_table() would refuse it. kWrongTableKind: the old name belongs to an index, which keeps its name.
+  /// kUnknownOutcome: the table may have been renamed, or may be renamed later; open_table() tells.
+  Result<Table> rename_table(std::string_view name, std::string_view new_name);
+  /// Adds a nullable field at the end of a table's schema, and returns a handle with it. No record is rewritten:
+  /// records that were written before read NULL in the field. Handles without the field stay valid (Table), and open
+  /// transactions and scans go on. Returns when every live storage node knows the field. If the table has an added
+  /// field of this name and type, the call changes nothing.
+  ///
+  /// Other changes of a schema do not exist: create another table, and copy the records. kNoSuchTable. kAlreadyExists:
+  /// another field has the name. kInvalidArgument: the field is not nullable, its name or type is invalid, or the table
+  /// has kMaxFields fields or kMaxAddedFields added ones. kOverloaded: another field is being added to the table; try
+  /// again later. kUnknownOutcome: repeat the call to learn it.
+  Result<Table> add_field(const Table& table, const Field& field);
   /// Returns all tables, ordered by name, without indexes and the system's own tables.
   Result<std::vector<Table>> list_tables();
 

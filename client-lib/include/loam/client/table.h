@@ -19,8 +19,11 @@ namespace loam::client {
 /// Handle of one table, with its schema from the catalog.
 ///
 /// Client::open_table() and create_table() return handles. A handle is cheap to copy, immutable, and usable by any
-/// thread; it may outlive its client. Schemas never change, so a handle stays valid until the table is dropped; then
-/// every access gets kNoSuchTable.
+/// thread; it may outlive its client. A handle stays valid until the table is dropped; then every access gets
+/// kNoSuchTable. A handle has the fields that the table had when the handle was made. If fields are added later
+/// (Client::add_field()), reads through it return the fields that it has; an update changes these and leaves the others
+/// as they are; an insert makes a record whose other fields are NULL. A handle keeps the name that the table had when
+/// the handle was made (Client::rename_table()); accesses go by the id.
 ///
 /// A *projection* is a handle of some fields of a table. A read through it returns these fields only, and an update
 /// through it changes these fields only; the other fields are not sent. Every read and update by key takes a
@@ -68,6 +71,8 @@ class Table {
   bool projected() const { return description_->whole != nullptr; }
   /// The whole table of a projection; otherwise this handle.
   Table whole() const { return projected() ? Table(description_->whole) : *this; }
+  /// Number of fields that were added to the table after its creation and that the whole table of this handle has.
+  uint8_t added() const { return whole().schema().added(); }
   /// The fields of a projection by their numbers in the table; empty for a whole table. Valid while a handle lives.
   FieldNumbers projection() const { return FieldNumbers(description_->numbers); }
 
