@@ -122,10 +122,10 @@ TEST_F(CommandLineTest, EveryOptionWinsOverItsEnvironmentVariable) {
 
 /// What options that are no numbers are called by --help.
 const std::set<std::string> kTexts = {
-    "",          "ADDRESS", "AGGREGATES", "CHARACTER",   "COLUMN",        "COLUMNS", "CONDITION", "EXPRESSIONS",
-    "FIELD",     "FIELD,…", "FIELDS",     "FIELD=VALUE", "FILE",          "FOLDER",  "FROM-TO",   "HOST",
-    "HOST:PORT", "INDEX",   "KEY",        "NAME=VALUE",  "NAME:TYPE[?]",  "PROCESS", "QUERY",     "TABLE",
-    "TEXT",      "VALUE,…", "WORD",       "KEY|VALUE",   "FIELD[:desc],…"};
+    "",          "ADDRESS", "AGGREGATES", "CHARACTER",   "COLUMN",       "COLUMNS",    "CONDITION",     "EXPRESSIONS",
+    "FIELD",     "FIELD,…", "FIELDS",     "FIELD=VALUE", "FILE",         "FOLDER",     "FROM-TO",       "HOST",
+    "HOST:PORT", "INDEX",   "KEY",        "NAME=VALUE",  "NAME:TYPE[?]", "NAME:TYPE?", "NEW_NAME",      "PROCESS",
+    "QUERY",     "TABLE",   "TEXT",       "VALUE,…",     "WORD",         "KEY|VALUE",  "FIELD[:desc],…"};
 
 TEST_F(CommandLineTest, EveryNumberHasARangeAndOneSyntax) {
   size_t numbers = 0;

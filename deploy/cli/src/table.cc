@@ -1,4 +1,4 @@
-// `loam table`: create, list, describe and drop.
+// `loam table`: create, list, describe, rename, add-field and drop.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -18,6 +18,7 @@ namespace {
 
 struct TableCommandOptions {
   std::string name;
+  std::string new_name;
   std::vector<std::string> fields;
   std::string kind = "transactional";
   bool yes = false;
@@ -104,6 +105,60 @@ int describe_one(const Context& context, const TableCommandOptions& options) {
   return kExitOk;
 }
 
+int rename(const Context& context, const TableCommandOptions& options) {
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  const auto open = open_table(*client, options.name);
+  // The name of an index gets another message than that of open_table(), which says how to read by it.
+  if (open.code() == StatusCode::kWrongTableKind) {
+    return fail(context, kExitFailed,
+                fmt::format("{} is an index, and an index keeps its name: create another index with the new name, then "
+                            "drop this one",
+                            options.name));
+  }
+  if (!open.ok()) return fail(context, open.status());
+  const auto renamed = client->rename_table(options.name, options.new_name);
+  if (!renamed.ok()) return fail(context, renamed.status());
+  if (context.json) {
+    auto printer = make_printer(OutputFormat::kJson, kTableColumns, std::cout);
+    printer->row(describe(*renamed));
+    printer->finish();
+  } else {
+    std::cout << fmt::format("table {} is named {} now\n", options.name, renamed->name());
+  }
+  return kExitOk;
+}
+
+int add_field(const Context& context, const TableCommandOptions& options) {
+  const auto schema = parse_fields(options.fields);
+  if (!schema.ok()) return fail(context, kExitUsage, std::string(schema.status().message()));
+  const Field& field = schema->field(0);
+  if (!field.nullable) {
+    return fail(
+        context, kExitUsage,
+        fmt::format("the records that exist have no value of {0}, so it must be nullable: write {1}?. For another "
+                    "field create another table, and copy the records by `loam scan --csv` and `loam import`",
+                    field.name, options.fields[0]));
+  }
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  auto table = open_table(*client, options.name);
+  if (!table.ok()) return fail(context, table.status());
+  table = client->add_field(*table, field);
+  if (!table.ok()) return fail(context, table.status());
+  if (context.json) {
+    auto printer = make_printer(OutputFormat::kJson, kTableColumns, std::cout);
+    printer->row(describe(*table));
+    printer->finish();
+  } else {
+    std::cout << fmt::format("table {} has the field {} now; it is NULL in the records that exist\n", options.name,
+                             field.name);
+  }
+  return kExitOk;
+}
+
 int drop(const Context& context, const TableCommandOptions& options) {
   if (!options.yes) {
     if (isatty(STDIN_FILENO) != 1) {
@@ -136,7 +191,7 @@ int drop(const Context& context, const TableCommandOptions& options) {
 
 void add_table(CLI::App& app, Context& context) {
   auto options = std::make_shared<TableCommandOptions>();
-  CLI::App* command = app.add_subcommand("table", "Create, list, describe and drop tables");
+  CLI::App* command = app.add_subcommand("table", "Create, list, describe, rename, extend and drop tables");
   command->require_subcommand(1);
 
   CLI::App* creation = command->add_subcommand("create", "Create a table; no error if the same table exists");
@@ -163,6 +218,21 @@ void add_table(CLI::App& app, Context& context) {
   description->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
   add_connection(*description, context);
   set_body(*description, context, [&context, options] { return describe_one(context, *options); });
+
+  CLI::App* renaming = command->add_subcommand("rename", "Give a table another name; records and indexes stay");
+  renaming->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
+  renaming->add_option("new_name", options->new_name, "The new name")->required()->type_name("NEW_NAME");
+  add_connection(*renaming, context);
+  set_body(*renaming, context, [&context, options] { return rename(context, *options); });
+
+  CLI::App* addition = command->add_subcommand("add-field", "Add a nullable field; it is NULL in records that exist");
+  addition->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
+  addition->add_option("field", options->fields, "The field, with a type as for `loam table create`")
+      ->required()
+      ->expected(1)
+      ->type_name("NAME:TYPE?");
+  add_connection(*addition, context);
+  set_body(*addition, context, [&context, options] { return add_field(context, *options); });
 
   CLI::App* dropping = command->add_subcommand("drop", "Drop a table with all its records and indexes");
   dropping->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");

@@ -80,7 +80,9 @@ class TableErrorsTest(ClusterTest):
     def test_unknown_table_is_an_error(self):
         path = self.write("a.csv", "a\n1\n")
         for arguments in (["get", "nowhere", 1], ["put", "nowhere", 1, "a=1"], ["delete", "nowhere", 1],
-                          ["scan", "nowhere"], ["table", "describe", "nowhere"], ["table", "drop", "nowhere", "--yes"]):
+                          ["scan", "nowhere"], ["table", "describe", "nowhere"], ["table", "drop", "nowhere", "--yes"],
+                          ["table", "rename", "nowhere", "somewhere"],
+                          ["table", "add-field", "nowhere", "a:int32?"]):
             self.bad(1, *arguments, says="nowhere")
         self.assertEqual(self.loam("import", "made_by_import", path).returncode, 0)
 

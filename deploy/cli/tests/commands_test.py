@@ -28,6 +28,77 @@ class TableTest(ClusterTest):
         first = self.objects("table", "create", self.table, "--field", "id:int64")
         self.assertEqual(first, self.objects("table", "create", self.table, "--field", "id:int64"))
 
+    def test_renames_a_table_with_its_records_and_indexes(self):
+        new, index = f"{self.table}_new", f"{self.table}_by_n"
+        self.create("n:int64")
+        self.good("put", self.table, 1, "n=7")
+        self.good("index", "create", index, "--table", self.table, "--fields", "n")
+        before = {table["name"]: table for table in self.objects("table", "list")}[self.table]
+        self.assertEqual(self.objects("table", "rename", self.table, new), [{**before, "name": new}])
+        self.assertEqual(self.objects("get", new, 1), [{"_key": 1, "n": 7}])
+        self.assertEqual(self.objects("scan", new, "--index", index, "--with-key"), [{"_key": 1, "n": 7}])
+        self.assertIn(f"index {index}: n", self.good("table", "describe", new))
+        tables = self.objects("stats")[0]["nodes"][0]["statistics"]["tables"]
+        of = {table["name"]: table["index_of"] for table in tables}
+        self.assertEqual(of.get(index), new)
+        self.assertNotIn(self.table, of)
+        result = self.bad(1, "get", self.table, 1, says=f"there is no table {self.table}")
+        self.assertIn("table list", result.stderr)
+        self.create("n:int64")
+        self.assertEqual(self.count(), 0, "the old name is free for another table")
+        self.assertEqual(self.good("table", "rename", new, f"{new}er"), f"table {new} is named {new}er now\n")
+
+    def test_rename_refuses_names_that_are_taken(self):
+        other, index = f"{self.table}_other", f"{self.table}_by_n"
+        self.create("n:int64")
+        self.good("table", "create", other, "--field", "n:int64")
+        self.good("index", "create", index, "--table", self.table, "--fields", "n")
+        self.bad(1, "table", "rename", self.table, other, says=f"a table named {other} exists")
+        self.bad(1, "table", "rename", self.table, index, says=f"an index named {index} exists")
+        self.bad(1, "table", "rename", index, f"{index}_2", says=f"{index} is an index, and an index keeps its name")
+        self.bad(1, "table", "rename", "nowhere", other, says="there is no table nowhere")
+        self.bad(1, "table", "rename", self.table, self.table, says="has this name already")
+        self.bad(1, "table", "rename", self.table, "no spaces", says="no spaces")
+        self.bad(2, "table", "rename", self.table)
+
+    def test_adds_a_field_to_a_table_in_use(self):
+        self.create("n:int64", "note:text?")
+        for key in (1, 2, 3):
+            self.good("put", self.table, key, f"n={key}", "note=old")
+        extended = self.objects("table", "add-field", self.table, "day:date?")
+        self.assertEqual(extended[0]["fields"], "n:int64,note:text?,day:date?")
+        self.assertEqual(extended, self.objects("table", "add-field", self.table, "day:date?"), "a repetition")
+        self.assertEqual(self.objects("get", self.table, 1), [{"_key": 1, "n": 1, "note": "old", "day": None}])
+        self.good("put", self.table, 2, "day=2024-02-29")
+        self.good("put", self.table, 4, "n=4", "day=2023-01-01")
+        self.assertEqual(self.objects("get", self.table, 2, 4),
+                         [{"_key": 2, "n": 2, "note": "old", "day": "2024-02-29"},
+                          {"_key": 4, "n": 4, "note": None, "day": "2023-01-01"}])
+        rows = self.objects("scan", self.table, "--with-key", "--where", "day is null", "--order-by", "n")
+        self.assertEqual([row["_key"] for row in rows], [1, 3])
+        self.assertEqual(self.objects("scan", self.table, "--aggregate", "count(*) as n, count(day) as days, max(day) as latest"),
+                         [{"n": 4, "days": 2, "latest": "2024-02-29"}])
+        index = f"{self.table}_by_day"
+        self.good("index", "create", index, "--table", self.table, "--fields", "day")
+        rows = self.objects("scan", self.table, "--index", index, "--with-key")
+        self.assertEqual([row["_key"] for row in rows], [1, 3, 4, 2], "NULL comes first")
+        # A second field, and rows of three different layouts.
+        self.good("table", "add-field", self.table, "price:decimal(12,2)?")
+        self.good("put", self.table, 3, "price=1.5", "note=new")
+        self.assertEqual(self.objects("get", self.table, 3),
+                         [{"_key": 3, "n": 3, "note": "new", "day": None, "price": 1.5}])
+        self.assertEqual(self.objects("scan", self.table, "--aggregate", "sum(price) as price, sum(n) as n"),
+                         [{"price": 1.5, "n": 10}])
+
+    def test_other_changes_of_a_schema_are_refused(self):
+        self.create("n:int64")
+        self.bad(2, "table", "add-field", self.table, "m:int64", says="write m:int64?")
+        self.bad(1, "table", "add-field", self.table, "n:int64?", says="fields are neither changed nor removed")
+        self.bad(2, "table", "add-field", self.table, "m:nothing?")
+        self.bad(1, "table", "add-field", "nowhere", "m:int64?", says="there is no table nowhere")
+        self.good("table", "add-field", self.table, "m:int64?")
+        self.bad(1, "table", "add-field", self.table, "m:text?", says="fields are neither changed nor removed")
+
     def test_drop_asks_for_confirmation(self):
         self.create("id:int64")
         self.bad(2, "table", "drop", self.table, stdin="", says="use --yes to confirm")
@@ -228,7 +299,7 @@ class OthersTest(ClusterTest):
     def test_every_subcommand_has_help(self):
         self.assertRegex(json.loads(loam("version", "--json").stdout)["version"], r"^\d+\.\d+\.\d+$")
         for path in ([], ["dev"], ["table"], ["table", "create"], ["table", "list"], ["table", "describe"],
-                     ["table", "drop"], ["index"], ["index", "create"], ["index", "list"],
+                     ["table", "drop"], ["table", "rename"], ["table", "add-field"], ["index"], ["index", "create"], ["index", "list"],
                      ["index", "drop"], ["put"], ["get"], ["delete"], ["import"], ["scan"], ["stats"], ["ping"], ["doctor"],
                      ["demo"], ["completion"], ["version"], ["cluster"], ["cluster", "up"], ["cluster", "down"],
                      ["cluster", "status"], ["cluster", "start"], ["cluster", "stop"], ["status"], ["node"],

@@ -89,6 +89,8 @@ class HintsTest(unittest.TestCase):
             hints = self.hints(self.shell("loam scan my_index" + place, 1), "kScanByIndex")
             self.assertIn("1", self.shell(hints["kScanByIndex"]))
             self.assertIn("a b:desc", self.shell("loam index list" + place))
+            hints = self.hints(self.shell("loam scan nowhere" + place, 1), "kTableList")
+            self.assertIn("my_table", self.shell(hints["kTableList"]))
             hints = self.hints(self.shell("loam node accept-loss 9 --yes" + place, 1), "kNodeList")
             self.shell(hints["kNodeList"])
             hints = self.hints(self.shell("loam query cancel 9-00000001" + place, 1), "kQueries")

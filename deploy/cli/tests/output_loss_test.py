@@ -49,6 +49,8 @@ COMMANDS = {
     ("table", "create"): ["TABLE", "--field", "a:int32", "--field", "t:text?"],
     ("table", "list"): [],
     ("table", "describe"): ["TABLE"],
+    ("table", "rename"): ["RENAMED", "RENAMED_2"],
+    ("table", "add-field"): ["TABLE_2", "added:int32?"],
     ("table", "drop"): ["DROPPED", "--yes"],
     ("index", "create"): ["INDEX", "--table", "TABLE", "--fields", "a"],
     ("index", "list"): [],
@@ -84,13 +86,18 @@ class OutputLossTest(ClusterTest):
         self.env = {**os.environ, "LOAM_CONNECT": self.dev.address, "LOAM_DATA": str(SAMPLE.parent)}
 
     def prepared(self, words, number):
-        """Replaces the capital words by names of this run, and creates the tables and indexes that the command drops.
-        Returns the arguments."""
+        """Replaces the capital words by names of this run, and creates the tables and indexes that the command drops or
+        renames. Returns the arguments."""
         if "DROPPED" in words:
             self.good("table", "create", f"dropped{number}", "--field", "a:int32")
+        if "RENAMED" in words:
+            self.good("table", "create", f"renamed{number}", "--field", "a:int32")
+        if "TABLE_2" in words:
+            self.good("table", "create", f"table{number}", "--field", "a:int32")
         if "DROPPED_INDEX" in words:
             self.good("index", "create", f"dropped_index{number}", "--table", self.table, "--fields", "a")
         names = {"TABLE": self.table, "DROPPED": f"dropped{number}", "DROPPED_INDEX": f"dropped_index{number}",
+                 "RENAMED": f"renamed{number}", "RENAMED_2": f"renamed{number}b", "TABLE_2": f"table{number}",
                  "INDEX": f"index{number}", "IMPORTED": f"imported{number}",
                  "FILE": self.write("a.csv", "a\n1\n")}
         return [names.get(word, word) for word in words]

@@ -25,6 +25,12 @@ Status no_such_index(client::Client& client, const client::Table& table, const s
 
 Result<client::Table> open_table(client::Client& client, const std::string& name) {
   auto table = client.open_table(name);
+  if (table.code() == StatusCode::kNoSuchTable) {
+    return Status(StatusCode::kNoSuchTable,
+                  fmt::format("there is no table {}; it may have been dropped or renamed: `{}` "
+                              "lists the tables",
+                              name, hint(Hint::kTableList)));
+  }
   if (table.code() != StatusCode::kWrongTableKind) return table;
   // Tables and indexes share one name space. This name belongs to an index.
   LOAM_ASSIGN_OR_RETURN(const client::Index index, client.open_index(name));

@@ -11,7 +11,7 @@
 namespace loam::cli {
 namespace {
 
-constexpr std::array<HintForm, 19> kHintForms = {{
+constexpr std::array<HintForm, 20> kHintForms = {{
     {Hint::kAcceptLoss, HintLocation::kAdministration, "node accept-loss {}"},
     {Hint::kClusterDown, HintLocation::kFolder, "cluster down"},
     {Hint::kClusterStatus, HintLocation::kFolder, "cluster status"},
@@ -31,6 +31,7 @@ constexpr std::array<HintForm, 19> kHintForms = {{
     {Hint::kSessionEnd, HintLocation::kAdministration, "session end {}"},
     {Hint::kStatus, HintLocation::kAdministration, "status"},
     {Hint::kTableCreateHelp, HintLocation::kNone, "table create --help"},
+    {Hint::kTableList, HintLocation::kConnection, "table list"},
 }};
 
 ClusterLocation& cluster_location() {

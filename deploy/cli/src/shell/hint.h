@@ -30,6 +30,7 @@ enum class Hint : uint8_t {
   kSessionEnd,    ///< the id of a session
   kStatus,
   kTableCreateHelp,
+  kTableList,
 };
 
 /// The options by which a command locates the cluster: none, --connect, --connect and --admin, or --dir.
