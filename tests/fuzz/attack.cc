@@ -117,7 +117,7 @@ bool Attacker::keeps_connection_open(Bytes message) const {
     }
     case Opcode::kPlainWrite: {
       PlainWrite write;
-      return victim_ == Victim::kNode && decode(message, write) && known_kinds(write, WriteKind::kUpdateFields);
+      return victim_ == Victim::kNode && decode(message, write) && known_kinds(write, WriteKind::kReplace);
     }
     case Opcode::kRead:
     case Opcode::kRevert:
@@ -134,6 +134,8 @@ bool Attacker::keeps_connection_open(Bytes message) const {
     case Opcode::kGetCatalog:
     case Opcode::kFinishIndex:
     case Opcode::kDropTable:
+    case Opcode::kRenameTable:
+    case Opcode::kAddField:
       return victim_ == Victim::kManager;
     case Opcode::kRenewSession: {
       RenewSession renew;

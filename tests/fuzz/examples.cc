@@ -141,6 +141,8 @@ void to_manager(const ExampleIds& ids, const ExampleCallback& take) {
   give(take, CreateTable{"by_balance", TableKind::kNonTransactional, index_node_schema(), example_index(ids)});
   give(take, FinishIndex{TableId(1025)});
   give(take, DropTable{"no such table"});
+  give(take, RenameTable{"no such table", "another name", TableId(1024)});
+  give(take, AddField{TableId(1u << 30), Schema::make({{"note", FieldType::kText, true}}).value()});
   give(take, CloseSession{});
   give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation});
   const HistoryPoint of_another_cluster{{7, 8}, 2, 99, 12, 1'000};
@@ -180,6 +182,8 @@ void from_servers(const ExampleIds& ids, const ExampleCallback& take) {
   give(take, CreateTableReply{example_table(ids), true, 13});
   give(take, FinishIndexReply{15});
   give(take, DropTableReply{14});
+  give(take, RenameTableReply{16});
+  give(take, AddFieldReply{false, 17});
   give(take, CloseSessionReply{});
   give(take, RegisterNodeReply{NodeId(1),
                                Incarnation(2),

@@ -12,9 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::check_one_of<OpenSession, OpenSessionReply, RenewSession, RenewSessionReply, GetOutcomes, GetOutcomesReply,
                      Begin, BeginReply, Complete, CompleteReply, ReleaseSnapshots, GetCatalog, GetCatalogReply,
                      CreateTable, CreateTableReply, FinishIndex, FinishIndexReply, DropTable, DropTableReply,
-                     CloseSession, CloseSessionReply, RegisterNode, RegisterNodeReply, RenewNode, RenewNodeReply, Fence,
-                     FenceReply, AcceptLoss, AcceptLossReply, Publish, PublishReply, InstallTable, InstallTableReply,
-                     RemoveTable, RemoveTableReply>(envelope, reader);
+                     RenameTable, RenameTableReply, AddField, AddFieldReply, CloseSession, CloseSessionReply,
+                     RegisterNode, RegisterNodeReply, RenewNode, RenewNodeReply, Fence, FenceReply, AcceptLoss,
+                     AcceptLossReply, Publish, PublishReply, InstallTable, InstallTableReply, RemoveTable,
+                     RemoveTableReply>(envelope, reader);
   if (envelope.opcode == Opcode::kFence) {
     Fence fence;
     if (decode_body(reader, fence).ok() && fence.fences.check().ok()) {

@@ -63,9 +63,10 @@ bool well_formed(Bytes message, Opcode& opcode) {
                  ScanChunk, ScanCredit, ScanCancel, ScanProgress, OpenSession, OpenSessionReply, RenewSession,
                  RenewSessionReply, GetOutcomes, GetOutcomesReply, Begin, BeginReply, Complete, CompleteReply,
                  ReleaseSnapshots, GetCatalog, GetCatalogReply, CreateTable, CreateTableReply, FinishIndex,
-                 FinishIndexReply, DropTable, DropTableReply, CloseSession, CloseSessionReply, RegisterNode,
-                 RegisterNodeReply, RenewNode, RenewNodeReply, Fence, FenceReply, AcceptLoss, AcceptLossReply, Publish,
-                 PublishReply, InstallTable, InstallTableReply, RemoveTable, RemoveTableReply>(envelope, reader);
+                 FinishIndexReply, DropTable, DropTableReply, RenameTable, RenameTableReply, AddField, AddFieldReply,
+                 CloseSession, CloseSessionReply, RegisterNode, RegisterNodeReply, RenewNode, RenewNodeReply, Fence,
+                 FenceReply, AcceptLoss, AcceptLossReply, Publish, PublishReply, InstallTable, InstallTableReply,
+                 RemoveTable, RemoveTableReply>(envelope, reader);
 }
 
 RawPeer::~RawPeer() { end(); }

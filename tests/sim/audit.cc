@@ -219,7 +219,7 @@ void audit(client::Client& client, Oracle& oracle) {
       return listed.ok();
     });
     for (const client::Table& table : tables) {
-      oracle.tables().opened(table.name(), table.id(), table.schema().to_string(), requested_at);
+      report_opened(oracle, table, requested_at);
     }
     oracle.tables().listed(requested_at);
     // Step 2: each table by itself. Records come before indexes, because the checks of indexes compare with them.

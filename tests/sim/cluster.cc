@@ -93,6 +93,7 @@ WorkloadShape Cluster::shape() const {
   shape.slow_scans = plan_.short_chunks;
   shape.toggles = plan_.toggles;
   shape.trees = plan_.trees;
+  shape.adds_fields = plan_.adds_fields;
   shape.indexes = plan_.indexes;
   // A commit manager that stood still extends the leases of all sessions by that time.
   const bool steady = std::ranges::none_of(plan_.faults, [](const Fault& fault) {

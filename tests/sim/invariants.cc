@@ -92,6 +92,8 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"create-refused", "architecture 1", "kAlreadyExists although no table with another schema exists"},
     {"table-id-twice", "R30", "one id for two tables"},
     {"table-lost", "R30", "kNoSuchTable for a table that no client dropped"},
+    {"added-field", "R30, decision 0027", "an added field with another value than its last writer gave it"},
+    {"added-field-lost", "R30", "a handle without a field that was added before the handle was opened"},
     {"dropped-table-read", "R30", "data of a table after its drop was acknowledged or seen"},
     // Other errors.
     {"set-up", "", "the first tables and rows cannot be created"},

@@ -107,6 +107,35 @@ constexpr PlantedViolation kNotInTransactions[] = {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());
        s.tables.listed(s.oracle.now());
      }},
+    {"added-field",
+     [](HistoryBuilder& s) {
+       AddedFieldModel& model = s.oracle.added_fields();
+       const std::optional<uint64_t> of_the_insert = 7;
+       model.wrote({TableId(2000), Key(1)}, 7, 1, true);
+       model.wrote({TableId(2000), Key(1)}, 8, 1, false);
+       model.read({TableId(2000), Key(1)}, 8, {&of_the_insert, 1});
+     }},
+    {"added-field",
+     [](HistoryBuilder& s) {
+       AddedFieldModel& model = s.oracle.added_fields();
+       const std::optional<uint64_t> of_another_record = 7;
+       model.wrote({TableId(2000), Key(1)}, 7, 1, true);
+       model.wrote({TableId(2000), Key(2)}, 8, 0, false);
+       model.read({TableId(2000), Key(2)}, 8, {&of_another_record, 1});
+     }},
+    {"added-field",
+     [](HistoryBuilder& s) {
+       AddedFieldModel& model = s.oracle.added_fields();
+       const std::optional<uint64_t> of_the_record_before = 7;
+       model.wrote({TableId(2000), Key(1)}, 7, 1, true);
+       model.wrote({TableId(2000), Key(1)}, 8, 0, true);
+       model.read({TableId(2000), Key(1)}, 8, {&of_the_record_before, 1});
+     }},
+    {"added-field-lost",
+     [](HistoryBuilder& s) {
+       s.oracle.added_fields().added(TableId(2000), 1);
+       s.oracle.added_fields().opened(TableId(2000), 0, s.oracle.now() + 1);
+     }},
     {"dropped-table-read",
      [](HistoryBuilder& s) {
        s.tables.created("t", TableId(2000), "(a)", "(a)", s.oracle.now());

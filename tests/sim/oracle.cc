@@ -13,6 +13,7 @@ Oracle::Oracle(std::function<uint64_t()> now_ns)
       transactions_(verdict_, losses_, indexes_),
       plain_(verdict_, losses_),
       tables_(verdict_),
+      added_fields_(verdict_),
       counters_(verdict_, losses_),
       sessions_(verdict_),
       trees_(verdict_, losses_) {}

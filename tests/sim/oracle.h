@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/wire/catalog.h"
+#include "tests/sim/added_field_model.h"
 #include "tests/sim/index_model.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/losses.h"
@@ -115,6 +116,7 @@ class Oracle {
   SessionModel& sessions() { return sessions_; }
   TreeModel& trees() { return trees_; }
   IndexModel& indexes() { return indexes_; }
+  AddedFieldModel& added_fields() { return added_fields_; }
   /// The current logical time. The caller takes it before an operation and passes it with the operation's result.
   LogicalTime now();
 
@@ -125,6 +127,7 @@ class Oracle {
   TransactionModel transactions_;
   PlainModel plain_;
   TableModel tables_;
+  AddedFieldModel added_fields_;
   CounterModel counters_;
   SessionModel sessions_;
   TreeModel trees_;

@@ -303,6 +303,7 @@ constexpr uint64_t kYoungSalt = 0x796f'756e'67;
 constexpr uint64_t kPowerSalt = 0x706f'7765'72;
 constexpr uint64_t kInterleavingSalt = 0x6d65'6574;
 constexpr uint64_t kChunksSalt = 0x6368'756e'6b73;
+constexpr uint64_t kAddedFieldsSalt = 0x6669'656c'6473;
 constexpr uint64_t kNoPublicationsOneIn = 16;
 constexpr uint64_t kIndexesMemoryBytes = 1 << 20;
 constexpr uint64_t kMaxLogFaults = 3;
@@ -487,6 +488,7 @@ Plan make_plan(uint64_t seed) {
   choose_interleavings(plan);
   choose_young(plan);
   plan.short_chunks = Random(seed ^ kChunksSalt).one_in(kTraitOneIn);
+  plan.adds_fields = Random(seed ^ kAddedFieldsSalt).one_in(3);
   std::ranges::sort(plan.faults, {}, &Fault::at_ns);
   return plan;
 }

@@ -161,6 +161,7 @@ struct Plan {
   bool short_chunks = false;  ///< scans send short chunks, and clients read them slowly
   bool toggles = false;       ///< values of records go back and forth, and an index is built again and again
   bool trees = false;         ///< clients also work on a Bd-tree
+  bool adds_fields = false;   ///< clients also add fields to tables, and scan these in transactions that write
   uint32_t indexes = 0;       ///< bits of an IndexSet (workload.h); every plan has some
   // The faults, in order of time. All end by faults_end_ns.
   std::vector<Fault> faults;

@@ -10,6 +10,7 @@
 
 #include "common/base/env.h"
 #include "common/schema/chunk.h"
+#include "tests/sim/workload_queries.h"
 
 namespace loam::sim {
 
@@ -21,128 +22,32 @@ using client::Transaction;
 
 namespace {
 
-Query rows_query() {
-  Query query;
-  query.select = {RowFields::kTag, RowFields::kValue};
-  query.with_key = true;
-  query.with_version = true;
-  return query;
-}
-
-/// The negation of a column.
-Computed negated(uint16_t column) { return {Operation::kNegate, FieldType::kInt64, {column}, {}, DatePart::kNone}; }
-
-/// `computed`: the sum of an expression that equals the value.
-Query sum_query(bool computed) {
-  Query query;
-  query.aggregates = {{AggregateOp::kCountAll, 0}, {AggregateOp::kSum, RowFields::kValue}};
-  if (computed) {
-    query.computed = {negated(RowFields::kValue), negated(kFirstComputed)};
-    query.aggregates[1].field = kFirstComputed + 1;
+/// Reports the added fields of the rows of a scan with rows_query().
+void report_added_fields(ClientProcess& process, const Table& table,
+                         const std::vector<std::shared_ptr<const Chunk>>& chunks) {
+  constexpr size_t kBefore = 4;  // columns before the added fields: key, version, tag, value
+  std::vector<std::optional<uint64_t>> fields(table.added());
+  for (const auto& chunk : chunks) {
+    const ChunkView& view = chunk->view();
+    for (size_t row = 0; !fields.empty() && row < chunk->rows(); ++row) {
+      for (size_t field = 0; field < fields.size(); ++field) {
+        const size_t column = kBefore + field;
+        const bool text = kAddedFields[field].type == FieldType::kText;
+        fields[field] = added_tag(view.is_null(column, row) ? Value::null()
+                                  : text                    ? Value::text(view.text(column, row))
+                                                            : Value::int64(view.get<int64_t>(column, row)));
+      }
+      process.oracle.added_fields().read({table.id(), Key(view.get<uint64_t>(0, row))},
+                                         static_cast<uint64_t>(view.get<int64_t>(2, row)), fields);
+    }
   }
-  // Selects all rows, by a range, so that the node uses its interval index.
-  query.where.where(RowFields::kValue, PredicateOp::kGreaterEqual, {Value::int64(std::numeric_limits<int64_t>::min())});
-  return query;
-}
-
-Computed number(int64_t value) {
-  return {Operation::kConstant, FieldType::kInt64, {}, {Value::int64(value)}, DatePart::kNone};
-}
-
-/// All rows, by expressions that are true. A row whose value has this remainder is an error.
-Query divide_query(int64_t remainder) {
-  Query query = rows_query();
-  const auto column = [](uint16_t place) { return static_cast<uint16_t>(kFirstComputed + place); };
-  const auto add = [&](Operation operation, FieldType type, std::vector<uint16_t> arguments) {
-    query.computed.push_back({operation, type, std::move(arguments), {}, DatePart::kNone});
-  };
-  query.computed = {number(TransactionModel::kDivisor), number(remainder), number(1)};
-  add(Operation::kModulo, FieldType::kInt64, {RowFields::kValue, column(0)});
-  add(Operation::kSubtract, FieldType::kInt64, {column(3), column(1)});
-  add(Operation::kDivide, FieldType::kInt64, {column(2), column(4)});
-  query.where.where(column(5), PredicateOp::kGreaterEqual, {Value::int64(-1)});
-  // Some notes are NULL, and no value is.
-  add(Operation::kIsNull, FieldType::kBoolean, {RowFields::kNote});
-  add(Operation::kIsNull, FieldType::kBoolean, {RowFields::kValue});
-  query.where.where(column(6), PredicateOp::kIsNotNull);
-  query.where.where(column(7), PredicateOp::kEqual, {Value::boolean(false)});
-  return query;
-}
-
-Query select_query(int64_t least) {
-  Query query = rows_query();
-  if (least % 2 != 0) {
-    // The same rows, by an expression that falls with the value, which zone maps bound.
-    query.computed = {negated(RowFields::kValue)};
-    query.where.where(kFirstComputed, PredicateOp::kLessEqual, {Value::int64(-least)});
-    return query;
-  }
-  query.where.where(RowFields::kValue, PredicateOp::kGreaterEqual, {Value::int64(least)});
-  return query;
-}
-
-std::pair<int64_t, int64_t> sum_of(const std::vector<std::shared_ptr<const Chunk>>& chunks) {
-  const ChunkView& view = chunks.at(0)->view();
-  return {view.get<int64_t>(0, 0), view.is_null(1, 0) ? 0 : view.get<int64_t>(1, 0)};
-}
-
-std::vector<Value> row(const Table& table, uint64_t tag, int64_t value, uint64_t note_bytes) {
-  std::vector<Value> values = {
-      Value::int64(static_cast<int64_t>(tag)), Value::int64(value),
-      note_bytes == 0 ? Value::null() : Value::text(std::string(note_bytes, static_cast<char>('a' + tag % 26)))};
-  for (size_t field = values.size(); field < table.schema().size(); ++field) values.push_back(Value::int64(0));
-  return values;
-}
-
-/// The table as a handle for reads: with all fields or with those that a read needs, in another order than the
-/// table's.
-Table for_read(const Table& table, LogicalTime requested_at) {
-  return requested_at % 3 == 0 ? table.project({"value", "tag"}).value() : table;
-}
-
-/// The record of an update: the whole row or some fields. If the chosen fields leave `value` out, sets `value` to the
-/// value that was read.
-Record for_update(const Table& table, const std::vector<Value>& row, const ObservedRecord* seen, int64_t& value) {
-  const Value &tag = row[RowFields::kTag], &note = row[RowFields::kNote], &own = row[RowFields::kValue];
-  const uint64_t form = static_cast<uint64_t>(tag.as_int64()) % 7;
-  if (form == 1 || form == 2) return Record::make(table, {{"value", own}, {"tag", tag}}).value();
-  if (form == 3) return Record::make(table, {{"note", note}, {"tag", tag}, {"value", own}}).value();
-  if (seen == nullptr || form > 5) return Record::make(table, row).value();
-  value = seen->value;
-  if (form == 4) return Record::make(table, {{"tag", tag}}).value();
-  return Record::make(table, {{"note", note}, {"tag", tag}}).value();
 }
 
 }  // namespace
 
-const Schema& row_schema() {
-  static const Schema schema =
-      Schema::make(
-          {{"tag", FieldType::kInt64, false}, {"value", FieldType::kInt64, false}, {"note", FieldType::kText, true}})
-          .value();
-  return schema;
-}
-
-const Schema& other_schema() {
-  static const Schema schema = Schema::make({{"tag", FieldType::kInt64, false},
-                                             {"value", FieldType::kInt64, false},
-                                             {"note", FieldType::kText, true},
-                                             {"more", FieldType::kInt64, false}})
-                                   .value();
-  return schema;
-}
-
-std::vector<ScannedRow> rows_of(const std::vector<std::shared_ptr<const Chunk>>& chunks) {
-  std::vector<ScannedRow> rows;
-  for (const auto& chunk : chunks) {
-    const ChunkView& view = chunk->view();
-    for (size_t row = 0; row < chunk->rows(); ++row) {
-      rows.push_back(
-          {Key(view.get<uint64_t>(0, row)),
-           {view.get<uint64_t>(1, row), static_cast<uint64_t>(view.get<int64_t>(2, row)), view.get<int64_t>(3, row)}});
-    }
-  }
-  return rows;
+void report_opened(Oracle& oracle, const Table& table, LogicalTime requested_at) {
+  oracle.tables().opened(table.name(), table.id(), table.schema().with_added(0).to_string(), requested_at);
+  oracle.added_fields().opened(table.id(), table.added(), requested_at);
 }
 
 bool ClientProcess::expected(std::string_view call, const Status& status) {
@@ -233,6 +138,11 @@ std::optional<ObservedRecord> TrackedTransaction::record_read(const Table& table
     seen.version = record->version().value == 0 ? transaction_.id().value : record->version().value;
     seen.tag = static_cast<uint64_t>(record->int64("tag"));
     seen.value = record->int64("value");
+    std::vector<std::optional<uint64_t>> added(added_fields(record->table()));
+    for (size_t field = 0; field < added.size(); ++field) {
+      added[field] = added_tag(record->value(kAddedFields[field].name).value());
+    }
+    process_.oracle.added_fields().read({table.id(), key}, seen.tag, added);
   }
   // A read of an own write shows nothing about the table at the nodes, because the client answers it.
   if (!has_written(table.id())) process_.oracle.tables().served(table.id(), requested_at);
@@ -287,18 +197,20 @@ bool TrackedTransaction::write(WriteKind kind, const Table& table, Key key, int6
   const uint64_t tag = kind == WriteKind::kRemove ? 0 : process_.next_tag();
   const uint32_t longest = table.name() == "wide" ? process_.wide_note_bytes : process_.note_bytes;
   bool of_fields = false;
+  uint8_t added = table.added();
   Status status;
   std::optional<FirstWrite> drawing(*this);
   if (kind == WriteKind::kRemove) {
     status = transaction_.remove(table, key);
   } else {
     // The tag makes the row unique in the run, so that a later read names this write.
-    const std::vector<Value> values = row(table, tag, value, random->below(longest + 1));
+    const std::vector<Value> values = make_row(table, tag, value, random->below(longest + 1));
     if (kind == WriteKind::kInsert) {
       status = transaction_.insert(table, key, values);
     } else {
       const Record record = for_update(table, values, seen, value);
       of_fields = record.table().projected();
+      added = added_fields(record.table());
       status = transaction_.update(table, key, record);
     }
   }
@@ -310,6 +222,7 @@ bool TrackedTransaction::write(WriteKind kind, const Table& table, Key key, int6
   }
   written_.insert(table.id());
   process_.oracle.transactions().wrote(number_, {{table.id(), key}, kind, tag, value, false, of_fields});
+  process_.oracle.added_fields().wrote({table.id(), key}, tag, added, kind == WriteKind::kInsert);
   return true;
 }
 
@@ -353,15 +266,25 @@ Chunks collect(ClientProcess& process, Result<ScanStream> stream) {
 
 }  // namespace
 
+std::vector<ScannedRow> TrackedTransaction::rows(const std::vector<std::shared_ptr<const Chunk>>& chunks) {
+  std::vector<ScannedRow> rows = rows_of(chunks);
+  // A row has no version yet if the transaction itself wrote it.
+  for (ScannedRow& row : rows) {
+    if (row.seen.version == 0) row.seen.version = transaction_.id().value;
+  }
+  return rows;
+}
+
 bool TrackedTransaction::scan(const Table& table) {
   const LogicalTime requested_at = process_.oracle.now();
-  const Chunks chunks = collect(process_, transaction_.scan(table, rows_query(), slow_reader()));
+  const Chunks chunks = collect(process_, transaction_.scan(table, rows_query(table), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), requested_at);
     return false;
   }
   process_.oracle.tables().served(table.id(), requested_at);
-  process_.oracle.transactions().scanned(number_, table.id(), rows_of(*chunks), requested_at);
+  process_.oracle.transactions().scanned(number_, table.id(), rows(*chunks), requested_at);
+  report_added_fields(process_, table, *chunks);
   return true;
 }
 
@@ -379,18 +302,18 @@ bool TrackedTransaction::sum(const Table& table) {
 
 bool TrackedTransaction::select(const Table& table, int64_t least) {
   const LogicalTime requested_at = process_.oracle.now();
-  const Chunks chunks = collect(process_, transaction_.scan(table, select_query(least), slow_reader()));
+  const Chunks chunks = collect(process_, transaction_.scan(table, select_query(table, least), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), requested_at);
     return false;
   }
-  process_.oracle.transactions().selected(number_, table.id(), least, rows_of(*chunks), requested_at);
+  process_.oracle.transactions().selected(number_, table.id(), least, rows(*chunks), requested_at);
   return true;
 }
 
 bool TrackedTransaction::divide(const Table& table, int64_t remainder) {
   const LogicalTime requested_at = process_.oracle.now();
-  const Chunks chunks = collect(process_, transaction_.scan(table, divide_query(remainder), slow_reader()));
+  const Chunks chunks = collect(process_, transaction_.scan(table, divide_query(table, remainder), slow_reader()));
   const bool error = chunks.code() == StatusCode::kInvalidArgument;
   if (!chunks.ok() && !error) {
     failed(table, chunks.status(), requested_at);
@@ -398,7 +321,7 @@ bool TrackedTransaction::divide(const Table& table, int64_t remainder) {
   }
   process_.oracle.transactions().divided(number_, table.id(), remainder, error, requested_at);
   if (error) return true;
-  process_.oracle.transactions().selected(number_, table.id(), std::numeric_limits<int64_t>::min(), rows_of(*chunks),
+  process_.oracle.transactions().selected(number_, table.id(), std::numeric_limits<int64_t>::min(), rows(*chunks),
                                           requested_at);
   return true;
 }
@@ -498,9 +421,9 @@ bool scan_snapshot(ClientProcess& process, std::span<const Table> tables, int64_
   const LogicalTime requested_at = process.oracle.now();
   std::vector<ScanRequest> requests;
   for (const Table& table : tables) {
-    requests.push_back({table, rows_query()});
+    requests.push_back({table, rows_query(table)});
     requests.push_back({table, sum_query(least % 2 != 0)});
-    requests.push_back({table, select_query(least)});
+    requests.push_back({table, select_query(table, least)});
   }
   auto streams = process.client.scan(requests);
   if (!streams.ok()) {
@@ -523,6 +446,7 @@ bool scan_snapshot(ClientProcess& process, std::span<const Table> tables, int64_
     process.oracle.tables().served(table, requested_at);
     if (i % 3 == 0) {
       model.scanned(number, table, rows_of(*chunks), requested_at);
+      report_added_fields(process, requests[i].table, *chunks);
     } else if (i % 3 == 1) {
       const auto [count, sum] = sum_of(*chunks);
       model.summed(number, table, count, sum, requested_at);
@@ -553,7 +477,7 @@ std::optional<ObservedRecord> plain_get(ClientProcess& process, client::PlainTab
 
 bool plain_scan(ClientProcess& process, const Table& table) {
   const LogicalTime requested_at = process.oracle.now();
-  const Chunks chunks = collect(process, process.client.scan(table, rows_query(), slow_reader()));
+  const Chunks chunks = collect(process, process.client.scan(table, rows_query(table), slow_reader()));
   if (!chunks.ok()) {
     process.expected("a scan of a plain table", chunks.status());
     return false;
@@ -576,7 +500,7 @@ Status plain_write(ClientProcess& process, client::PlainTable& table, Key key, P
     status = table.remove(key, Version(expected));
   } else {
     const Record record = keep ? Record::make(table.table(), {{"tag", Value::int64(static_cast<int64_t>(tag))}}).value()
-                               : Record::make(table.table(), row(table.table(), tag, value, 0)).value();
+                               : Record::make(table.table(), make_row(table.table(), tag, value, 0)).value();
     const Result<Version> made =
         kind == PlainModel::Kind::kInsert ? table.insert(key, record) : table.update(key, Version(expected), record);
     status = made.status();

@@ -18,18 +18,12 @@
 #include "common/testing/random.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/workload.h"
+#include "tests/sim/workload_rows.h"
 
 namespace loam::sim {
 
-/// The fields of every table of the workload.
-struct RowFields {
-  static constexpr uint16_t kTag = 0;    ///< int64: unique in the run
-  static constexpr uint16_t kValue = 1;  ///< int64
-  static constexpr uint16_t kNote = 2;   ///< text, NULL allowed
-};
-const Schema& row_schema();
-/// row_schema() with one more field, for a client that creates a table with another schema than the others.
-const Schema& other_schema();
+/// Tells the oracle that open_table or list_tables returned this handle.
+void report_opened(Oracle& oracle, const client::Table& table, LogicalTime requested_at);
 
 /// Pause between two attempts at a call that a cluster under faults refuses.
 inline constexpr uint64_t kRetryDelayNs = 5'000'000;
@@ -142,6 +136,8 @@ class TrackedTransaction {
 
   std::optional<ObservedRecord> record_read(const client::Table& table, Key key, const Result<client::Record>& record,
                                             LogicalTime requested_at);
+  /// The rows of the chunks of a scan in this transaction.
+  std::vector<ScannedRow> rows(const std::vector<std::shared_ptr<const Chunk>>& chunks);
   bool write(WriteKind kind, const client::Table& table, Key key, int64_t value, testing::Random* random,
              const ObservedRecord* seen);
   void failed(const client::Table& table, const Status& status, LogicalTime requested_at);
@@ -177,8 +173,5 @@ std::optional<ObservedRecord> plain_get(ClientProcess& process, client::PlainTab
 bool plain_scan(ClientProcess& process, const client::Table& table);
 Status plain_write(ClientProcess& process, client::PlainTable& table, Key key, PlainModel::Kind kind,
                    uint64_t expected);
-
-/// The rows of chunks of a projection of (tag, value), with keys and versions.
-std::vector<ScannedRow> rows_of(const std::vector<std::shared_ptr<const Chunk>>& chunks);
 
 }  // namespace loam::sim

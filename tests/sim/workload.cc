@@ -26,7 +26,7 @@ std::optional<WorkloadTables> open_tables(ClientProcess& process, uint32_t index
       auto table = process.client.open_table(name);
       process.expected("open_table", table.status());
       if (table.ok()) {
-        process.oracle.tables().opened(name, table->id(), table->schema().to_string(), requested_at);
+        report_opened(process.oracle, *table, requested_at);
         tables.push_back(*table);
         break;
       }

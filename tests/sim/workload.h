@@ -52,6 +52,8 @@ struct WorkloadShape {
                                         ///< transaction's begin
   bool trees = false;                   ///< each process has one more fiber, which works on a Bd-tree that all
                                         ///< processes share
+  bool adds_fields = false;             ///< clients add fields to the tables that they create, and scan these in
+                                        ///< transactions that write
   bool may_meet_stale_manager = false;  ///< ClientProcess::may_meet_stale_manager
   uint32_t indexes = 0;                 ///< bits of an IndexSet
   uint32_t operations = 0;              ///< operations of each fiber, after which it ends; 0: until stop()

@@ -463,14 +463,28 @@ std::optional<Table> WorkloadFiber::open_dynamic_table() {
   process_.expected("open_table", table.status());
   if (table.code() == StatusCode::kNoSuchTable) process_.oracle.tables().absent(name, requested_at);
   if (!table.ok()) return std::nullopt;
-  process_.oracle.tables().opened(name, table->id(), table->schema().to_string(), requested_at);
+  report_opened(process_.oracle, *table, requested_at);
   dynamic_tables_.insert_or_assign(name, *table);
   return *table;
+}
+
+/// Adds the first field that the handle lacks. Another client may have added it already.
+void WorkloadFiber::add_field(const Table& table) {
+  if (table.added() == kAddedFields.size()) return;
+  const LogicalTime requested_at = process_.oracle.now();
+  const auto added = process_.client.add_field(table, kAddedFields[table.added()]);
+  process_.expected("add_field", added.status());
+  if (added.code() == StatusCode::kNoSuchTable) process_.oracle.tables().refused(table.id(), requested_at);
+  if (!added.ok()) return;
+  process_.oracle.added_fields().added(table.id(), added->added());
+  // Some fibers go on with the older handle.
+  if (requested_at % 3 != 0) dynamic_tables_.insert_or_assign(table.name(), *added);
 }
 
 void WorkloadFiber::use_table() {
   const auto table = open_dynamic_table();
   if (!table) return make_table();
+  if (shape_.adds_fields && random_.one_in(4)) return add_field(*table);
   static_cast<void>(begin_tracked(process_, false, [&](TrackedTransaction& tracked) {
     for (uint64_t left = random_.between(1, 3); left != 0; --left) {
       const Key key = hot_key();
@@ -481,7 +495,7 @@ void WorkloadFiber::use_table() {
         return false;
       }
     }
-    return true;
+    return !shape_.adds_fields || !random_.one_in(4) || tracked.scan(*table);
   }));
 }
 

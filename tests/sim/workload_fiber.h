@@ -94,6 +94,7 @@ class WorkloadFiber {
   // Tables that clients create and drop.
   void make_table();
   void use_table();
+  void add_field(const client::Table& table);
   void drop_table();
   void use_index();
   void drop_index();

@@ -21,6 +21,7 @@ TEST(SimWorkloadTest, IsCorrectOnAHealthyCluster) {
   shape.operations = 150;
   shape.long_ns = 3'000'000;
   shape.trees = true;
+  shape.adds_fields = true;
   shape.indexes = IndexSet::kAll;
   set_up(*cluster.client(), oracle, shape);
   ASSERT_FALSE(oracle.failed()) << oracle.message();

@@ -41,7 +41,7 @@ class ApiTest(unittest.TestCase):
         status, index = self.client.get("/api/")
         self.assertEqual((status, index["service"]), (200, "loam.commit.admin.ClusterAdmin"))
         self.assertIn("ListNodes", index["reads"])
-        self.assertEqual(set(index["changes"]), {"CreateTable", "DropTable", "AcceptLoss", "EndSession"})
+        self.assertEqual(set(index["changes"]), {"CreateTable", "DropTable", "RenameTable", "AcceptLoss", "EndSession"})
         self.assertTrue(index["changes_allowed"])
         _, index = self.node.get("/api/")
         self.assertEqual((index["service"], index["changes"], index["changes_allowed"]),
