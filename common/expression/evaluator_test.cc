@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -36,6 +38,14 @@ std::string shown(const ColumnLanes& lanes, FieldType type, size_t row) {
 
 std::string shown(const ExpressionReference::Outcome& outcome) { return outcome ? shown(*outcome) : "error"; }
 
+/// Whether the known bound on the integers of a column holds.
+bool within_magnitude(const ColumnLanes& lanes) {
+  if (lanes.keys == nullptr) return true;
+  const RowMask beyond = lanes.present.filter(
+      [&](size_t row) { return ColumnLanes::magnitude_of(lanes.keys[row], lanes.keys[row]) > lanes.magnitude; });
+  return !beyond.any();
+}
+
 TEST(ExpressionEvaluator, ModelOfAllOperations) {
   testing::Random random(testing::test_seed(std::random_device()()));
   std::map<Operation, std::array<size_t, 3>> seen;  // values, NULLs and errors of each operation
@@ -49,7 +59,7 @@ TEST(ExpressionEvaluator, ModelOfAllOperations) {
     for (size_t n = random.between(1, kBlockRows); n != 0; --n) {
       rows.push_back(testing::random_row(random, schema, rules));
     }
-    testing::ValueRows source(schema, rows);
+    testing::ValueRows source(schema, rows, random.one_in(2));
     ExpressionEvaluator evaluator(source);
     // Equal columns get one number, so the arguments of later ones are translated.
     std::vector<uint16_t> numbers;
@@ -71,7 +81,9 @@ TEST(ExpressionEvaluator, ModelOfAllOperations) {
           const size_t i = backwards ? computed.size() - 1 - n : n;
           const auto number = static_cast<uint16_t>(kFirstComputed + i);
           const auto want = reference.value(number);
-          const std::string got = shown(evaluator.computed(numbers[i]), computed[i].type, row);
+          const ColumnLanes& lanes = evaluator.computed(numbers[i]);
+          const std::string got = shown(lanes, computed[i].type, row);
+          EXPECT_TRUE(within_magnitude(lanes)) << to_string(computed[i].operation);
           std::string arguments;
           for (const uint16_t argument : computed[i].arguments) {
             arguments += " " + to_string(columns.type(argument)) + ":" + shown(reference.value(argument));
@@ -94,6 +106,42 @@ TEST(ExpressionEvaluator, ModelOfAllOperations) {
 
 Computed operation(Operation operation, FieldType type, std::vector<uint16_t> arguments) {
   return {operation, type, std::move(arguments), {}, DatePart::kNone};
+}
+
+// The evaluator chooses a loop by the magnitudes of the arguments.
+TEST(ExpressionEvaluator, ArithmeticAtTheBoundsOfItsLoops) {
+  const Schema schema = Schema::make({{"a", FieldType::kInt64, false}, {"b", FieldType::kInt64, false}}).value();
+  std::vector<int64_t> numbers = {0, 1, -1, INT64_MIN, INT64_MIN + 1, INT64_MAX};
+  for (const int bits : {15, 16, 30, 31, 32, 33, 46, 47, 60, 61, 62}) {
+    for (const int64_t near : {-1, 0, 1}) {
+      numbers.push_back((int64_t{1} << bits) + near);
+      numbers.push_back(-(int64_t{1} << bits) + near);
+    }
+  }
+  const std::array<std::pair<Operation, Int128 (*)(Int128, Int128)>, 3> operations = {{
+      {Operation::kAdd, [](Int128 a, Int128 b) { return a + b; }},
+      {Operation::kSubtract, [](Int128 a, Int128 b) { return a - b; }},
+      {Operation::kMultiply, [](Int128 a, Int128 b) { return a * b; }},
+  }};
+  for (const int64_t a : numbers) {
+    for (const int64_t b : numbers) {
+      for (const bool bounded : {false, true}) {
+        testing::ValueRows source(schema, {{Value::int64(a), Value::int64(b)}}, bounded);
+        ExpressionEvaluator evaluator(source);
+        for (const auto& [number, compute] : operations) {
+          const uint16_t column = evaluator.add(operation(number, FieldType::kInt64, {0, 1})).value();
+          evaluator.begin_batch();
+          const ColumnLanes& lanes = evaluator.computed(column);
+          const Int128 want = compute(a, b);
+          const bool fits = want == static_cast<int64_t>(want);
+          ASSERT_EQ(lanes.present.test(0), fits) << a << " " << to_string(number) << " " << b;
+          if (!fits) continue;
+          ASSERT_EQ(lanes.keys[0], static_cast<int64_t>(want)) << a << " " << to_string(number) << " " << b;
+          ASSERT_TRUE(within_magnitude(lanes)) << a << " " << to_string(number) << " " << b;
+        }
+      }
+    }
+  }
 }
 
 TEST(ExpressionEvaluator, LimitsTexts) {

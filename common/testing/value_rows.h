@@ -1,6 +1,7 @@
 // Rows of values as a batch that an evaluator of expressions reads. For tests.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -16,9 +17,13 @@ namespace loam::testing {
 /// A batch of up to kBlockRows rows with a value for each field of a schema, which outlives it.
 class ValueRows final : public FieldSource {
  public:
-  ValueRows(const Schema& schema, std::vector<std::vector<Value>> rows)
+  /// `bounded`: the magnitude of each field is known, as that of a column page is.
+  ValueRows(const Schema& schema, std::vector<std::vector<Value>> rows, bool bounded = false)
       : schema_(schema), rows_(std::move(rows)), all_(RowMask::first(rows_.size())), columns_(schema.size()) {
     for (size_t field = 0; field < schema.size(); ++field) fill(field);
+    for (Column& column : columns_) {
+      if (bounded && column.lanes.keys != nullptr) column.lanes.magnitude = magnitude_of(column.lanes);
+    }
   }
 
   const RowMask& all() const override { return all_; }
@@ -33,6 +38,14 @@ class ValueRows final : public FieldSource {
     std::array<std::string_view, kBlockRows> texts{};
     ColumnLanes lanes;
   };
+
+  static uint64_t magnitude_of(const ColumnLanes& lanes) {
+    uint64_t magnitude = 0;
+    lanes.present.for_each([&](size_t row) {
+      magnitude = std::max(magnitude, ColumnLanes::magnitude_of(lanes.keys[row], lanes.keys[row]));
+    });
+    return magnitude;
+  }
 
   void fill(size_t field) {
     const FieldType type = schema_.field(field).type;
