@@ -13,8 +13,8 @@
 namespace loam::sim {
 
 /// The model of added fields. Each write that names an added field sets it to the write's tag. A record that was read
-/// names its last write by its tag, so each of its added fields has the tag of that write, or of an earlier write to
-/// the same record, or is NULL.
+/// names its last write by its tag. Each of its added fields is NULL, or has the tag of that write or of an earlier
+/// write to the record.
 ///
 /// Owner: the Oracle. Threads: every public function holds the verdict's lock.
 class AddedFieldModel {

@@ -63,7 +63,7 @@ Query divide_query(const Table& table, int64_t remainder) {
 Query select_query(const Table& table, int64_t least) {
   Query query = rows_query(table);
   if (least % 2 != 0) {
-    // The same rows, by an expression that falls with the value, which zone maps bound.
+    // The expression selects the same rows. It falls with the value, and zone maps bound it.
     query.computed = {negated(RowFields::kValue)};
     query.where.where(kFirstComputed, PredicateOp::kLessEqual, {Value::int64(-least)});
     return query;

@@ -39,8 +39,8 @@ bool makes_record(wire::WriteKind kind) {
   return kind == wire::WriteKind::kInsert || kind == wire::WriteKind::kReplace;
 }
 
-/// The fields of `older` as a projection of `newer`, a whole handle of the same table that has more added fields. Rows
-/// of both have the same layout.
+/// The fields of `older` as a projection of `newer`, a whole handle of the same table that has more added fields. The
+/// projection and `older` give their rows the same layout.
 Result<Table> as_projection(const Table& older, const Table& newer) {
   std::vector<uint16_t> numbers;
   numbers.reserve(older.schema().size());

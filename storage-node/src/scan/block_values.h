@@ -122,7 +122,7 @@ class BlockValues {
     const int64_t* keys = nullptr;  // or heads; in the lanes or in the page
     const double* reals = nullptr;
     std::unique_ptr<Lanes> lanes;
-    ColumnLanes argument;                                             // of an expression
+    ColumnLanes argument;                                             // the field for expressions
     std::unique_ptr<std::array<std::string_view, kBlockRows>> texts;  // for expressions
     std::unique_ptr<std::array<Int128, kBlockRows>> longs;            // for expressions
   };

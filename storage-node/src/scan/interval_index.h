@@ -138,8 +138,8 @@ class IntervalIndex {
   const BlockValues& values_;
   const uint16_t field_;
   BlockGroups* const groups_;
-  uint64_t epoch_ = 0;                                          // of the numbers of groups; 0: no group yet
-  std::shared_ptr<const std::vector<BlockGroups::Keys>> keys_;  // of the groups of that epoch
+  uint64_t epoch_ = 0;                                          // in which groups have their numbers; 0: no group
+  std::shared_ptr<const std::vector<BlockGroups::Keys>> keys_;  // keys of the groups of that epoch
   std::vector<uint32_t> slots_;    // by number of a group: its place in the arrays + 1, or 0
   std::vector<uint32_t> numbers_;  // by place: the number of the group
   std::vector<IndexedQuery> queries_;
